@@ -1,0 +1,74 @@
+# Everything runs in a private virtual environment; python3 and make are all a machine needs.
+#
+#   make demo PYTHON=python3.12    another interpreter: the environment is built again for it
+#   make test ARGS="-k fork -x"    arguments for pytest (or for the demo, or the benchmark)
+
+PYTHON  ?= python3
+VENV    ?= .venv
+WORKERS ?= 2
+ARGS    ?=
+
+RUN     := $(VENV)/bin/python
+PIP     := $(RUN) -m pip --disable-pip-version-check --no-input
+INSTALL := $(PIP) install -qq --progress-bar off -c constraints.txt
+
+# The stamps carry the interpreter's version, so that a new PYTHON is never served by an old environment.
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)
+CREATED := $(VENV)/.created-$(VERSION)
+FOR_USE := $(VENV)/.installed-for-use
+FOR_DEV := $(VENV)/.installed-for-development
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test soak bench lint format clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(FOR_USE) ## an agent is killed, resumes, asks, travels and branches, in a few seconds
+	@$(RUN) -m threadline demo $(ARGS)
+
+test: lint ## what a change must pass: lint, types, then the tests
+	@$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+soak: $(FOR_DEV) ## the long runs of crashes and races, left out of `make test`
+	@$(RUN) -m pytest -m soak -n $(WORKERS) $(ARGS)
+
+bench: $(FOR_DEV) ## measure side by side with LangGraph's own savers
+	@$(RUN) -m bench $(ARGS)
+
+lint: $(FOR_DEV) ## ruff and mypy, changing nothing
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+	@$(RUN) -m mypy
+
+format: $(FOR_DEV) ## mend what ruff can mend
+	@$(RUN) -m ruff check --fix .
+	@$(RUN) -m ruff format .
+
+clean: ## remove the environment, caches and builds
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(FOR_USE): $(CREATED) pyproject.toml constraints.txt
+	@echo "Installing threadline[langgraph] and langgraph into $(VENV) ..."
+	@$(INSTALL) -e '.[langgraph]' langgraph
+	@touch $@
+
+# What development needs includes what use needs: one install marks both.
+$(FOR_DEV): $(CREATED) pyproject.toml constraints.txt
+	@echo "Installing threadline[dev,langgraph,pandas] into $(VENV) (a minute or two, the first time) ..."
+	@$(INSTALL) -e '.[dev,langgraph,pandas]'
+	@touch $(FOR_USE) $@
+
+# A failed `venv` leaves a folder that looks alive; only the stamp says that it was finished.
+$(CREATED):
+	@$(PYTHON) -c '' || { echo "$(PYTHON) does not run: install Python 3.10 or newer, or name one: make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	    { echo "$(PYTHON) is $(VERSION), Threadline needs 3.10 or newer: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	    { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "Creating $(VENV) with Python $(VERSION) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@

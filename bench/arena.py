@@ -1,0 +1,149 @@
+"""Where one round takes place: the two sides, the size of the work, a directory, a fair order."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from bench.chat import ChatWork, Played, play
+from bench.checks import check
+from bench.savers import Side, is_wal
+
+T = TypeVar("T")
+
+WARM_UP = 30  # steps put before anything is timed, so that nobody pays for first calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much of everything one round does."""
+
+    chat_steps: int = 1_000
+    reads: int = 5
+    task_steps: int = 25
+    thread_steps: int = 100
+    turns: int = 60
+    short_threads: int = 40
+    openings: int = 5
+    codec_repeats: int = 15
+
+
+QUICK = Size(
+    chat_steps=200,
+    reads=3,
+    task_steps=10,
+    thread_steps=40,
+    turns=20,
+    short_threads=10,
+    openings=3,
+    codec_repeats=7,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One row of the table, measured once."""
+
+    key: str
+    ours: float
+    peer: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A side under the name by which its files and readings go."""
+
+    name: str
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Generic[T]):
+    ours: T
+    peer: T
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFile:
+    """The long chat as one saver left it on disk, closed."""
+
+    path: Path
+    played: Played
+    bytes_on_disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFiles:
+    ours: ChatFile
+    trusted: ChatFile
+    peer: ChatFile
+
+    def of(self, entrant: Entrant) -> ChatFile:
+        return self.ours if entrant.name == "ours" else self.peer
+
+
+@dataclass(kw_only=True)
+class Arena:
+    """One round. The order of the sides turns round with every comparison made in it."""
+
+    ours: Side
+    peer: Side
+    size: Size
+    work: ChatWork
+    directory: Path
+    round_number: int
+    _numbers: count[int] = field(default_factory=count)
+
+    def both(self, measure: Callable[[Entrant], T]) -> Pair[T]:
+        """Measure the two sides, one right after the other."""
+        entrants = [Entrant("ours", self.ours), Entrant("peer", self.peer)]
+        if (self.round_number + next(self._numbers)) % 2:
+            entrants.reverse()
+        found: dict[str, T] = {}
+        for entrant in entrants:
+            gc.collect()
+            found[entrant.name] = measure(entrant)
+        return Pair(found["ours"], found["peer"])
+
+    def medians(self, times: int, measure: Callable[[Entrant], float]) -> Pair[float]:
+        """Measure the two sides in turns, several times; the median of each."""
+        pairs = [self.both(measure) for _ in range(times)]
+        return Pair(
+            statistics.median(pair.ours for pair in pairs),
+            statistics.median(pair.peer for pair in pairs),
+        )
+
+    def new_file(self, entrant: Entrant) -> Path:
+        return self.directory / f"{entrant.name}-{next(self._numbers)}.db"
+
+    @cached_property
+    def chat_files(self) -> ChatFiles:
+        """The long chat written by each side, and by ours with `trust_identity`."""
+
+        def write(entrant: Entrant) -> ChatFile:
+            return self._write_chat(entrant, self.work, trust_identity=False)
+
+        for entrant in (Entrant("warm-ours", self.ours), Entrant("warm-peer", self.peer)):
+            self._write_chat(entrant, self.work.beginning(WARM_UP), trust_identity=False)
+        trusted = self._write_chat(Entrant("trusted", self.ours), self.work, trust_identity=True)
+        pair = self.both(write)
+        return ChatFiles(pair.ours, trusted, pair.peer)
+
+    def _write_chat(self, entrant: Entrant, work: ChatWork, *, trust_identity: bool) -> ChatFile:
+        path = self.new_file(entrant)
+        gc.collect()
+        with entrant.side.open_file(path, trust_identity=trust_identity) as saver:
+            played = play(saver, work, size=lambda: size_on_disk(path))
+        check(is_wal(path), f"{entrant.name} does not write ahead")
+        return ChatFile(path, played, size_on_disk(path))
+
+
+def size_on_disk(path: Path) -> int:
+    """The bytes of a database file and of the log beside it."""
+    return sum(part.stat().st_size for part in path.parent.glob(f"{path.name}*"))

@@ -1,0 +1,144 @@
+"""The results for people: lines while it runs, a table at the end, and `docs/benchmarks.md`."""
+
+from __future__ import annotations
+
+from bench.arena import Reading, Size
+from bench.results import Result, ratio_of, show, show_range, show_ratio, show_target, show_verdict
+from bench.targets import CODEC, MEMORY, ROWS, Row
+
+ROW_OF = {row.key: row for row in ROWS}
+
+GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        "A long chat on SQLite",
+        "{chat_steps:,} checkpoints in one thread: 1.1 messages of 1.4 KB a step, 20 files of 2 KB of "
+        "which one changes every 5 steps, todos, branch channels as a real graph has them; the state "
+        "is read back every 11 steps, and what was read is built upon. *Looked at* means that every "
+        "value is decoded and touched. The peer decodes always, so one figure of it serves three rows.",
+        ("disk", "put", "get", "list"),
+    ),
+    (
+        "Many at once on SQLite",
+        "States of 10 KB (a window of 7 messages that moves by one each step), one thread_id for each "
+        "task or OS thread, one file, one saver. A put and a put of writes count as one operation each.",
+        ("tasks", "threads"),
+    ),
+    (
+        "A real graph on SQLite",
+        "An agent of {turns} turns with `add_messages`, two tool calls a turn, 20 files of 2 KB: "
+        "7 checkpoints and 6 messages a turn, through `graph.invoke`. The last rows put the same graph on "
+        "the peer with `DeltaChannel`, which stores writes instead of values; ours runs the unchanged graph.",
+        ("graph",),
+    ),
+    (
+        "Import and open",
+        "In a new process, without the start of the interpreter: import, open a new SQLite file, "
+        "ask for a thread.",
+        ("open",),
+    ),
+    (
+        "In memory",
+        "The long chat on `memory://` and on InMemorySaver. Bytes are what tracemalloc sees retained "
+        "when the work is done.",
+        ("memory",),
+    ),
+    (
+        "The codec",
+        "`dumps_typed` and `loads_typed` alone. Dataclasses and models have the same seven fields: texts, "
+        "numbers, a list, an Enum, a datetime. Plain data is no slower when it is within 5 %.",
+        ("codec",),
+    ),
+)
+
+OPENING = """\
+# Benchmarks
+
+Threadline side by side with LangGraph's own savers, in one run on one machine: `make bench`.
+
+Both sides do the same work one right after the other, equally durable (WAL, `synchronous=FULL`),
+and what is read back is compared with what was put. Figures are medians of {rounds} round(s); a
+ratio is taken within each round, and the median of those is shown with its range. Above 1 is
+in our favour. Absolute figures belong to this machine; the ratios are what counts.
+
+![put and file size as a thread grows, and all ratios](benchmarks.svg)
+"""
+
+CLOSING = """\
+## How to read and repeat it
+
+- `make bench` runs everything and writes this page; `python -m bench --quick` is a short look that
+  writes nothing; `--only put,list` runs some sections; `--rounds 5` takes longer and wavers less.
+- `python -m bench --calibrate` puts the peer on both sides: what is not 1.0 there is noise.
+- *Bytes that changed*: each new message, changed file and changed list of todos, counted once, as
+  LangGraph's own serializer writes it: {changed_megabytes:.2f} MB in this work.
+- Bytes on disk are those of the closed database file.
+- The targets live in `bench/targets.py`. One that is missed is shown here as missed.
+"""
+
+
+def progress_line(reading: Reading) -> str:
+    row = ROW_OF[reading.key]
+    ours, peer = show(reading.ours, row.unit), show(reading.peer, row.unit)
+    ratio = show_ratio(ratio_of(row, reading))
+    return f"    {short_title(row):<66} {ours:>12} {peer:>12} {ratio:>9}"
+
+
+def short_title(row: Row) -> str:
+    """The title, with what tells rows of one title apart."""
+    prefix = {MEMORY: "memory: ", CODEC: "codec: "}.get(row.peer, "")
+    suffix = " (peer: DeltaChannel)" if "delta" in row.key else ""
+    return f"{prefix}{row.title}{suffix}".replace("`", "")
+
+
+def console_table(results: list[Result]) -> str:
+    lines = [
+        f"{'':<66} {'ours':>12} {'peer':>12} {'ratio':>9}  {'reached':<17} target",
+        *(_console_line(result) for result in results),
+    ]
+    judged = [result for result in results if result.reached is not None]
+    reached = sum(1 for result in judged if result.reached)
+    return "\n".join([*lines, "", f"{reached} of {len(judged)} targets reached"])
+
+
+def page(results: list[Result], facts: dict[str, str], size: Size, rounds: int, changed_bytes: int) -> str:
+    """The whole of `docs/benchmarks.md`."""
+    blocks = [OPENING.format(rounds=rounds), _summary(results)]
+    for title, text, sections in GROUPS:
+        rows = [result for result in results if result.row.section in sections]
+        if rows:
+            told = text.format(chat_steps=size.chat_steps, turns=size.turns)
+            blocks.append(f"## {title}\n\n{told}\n\n{_table(rows)}")
+    machine = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
+    blocks.append(f"## The machine\n\n| | |\n|---|---|\n{machine}\n")
+    blocks.append(CLOSING.format(changed_megabytes=changed_bytes / 1e6))
+    return "\n".join(blocks)
+
+
+def _console_line(result: Result) -> str:
+    row = result.row
+    return (
+        f"{short_title(row):<66} {show(result.ours, row.unit):>12} {show(result.peer, row.unit):>12} "
+        f"{show_ratio(result.ratio):>9}  {show_verdict(result):<17} {show_target(row)}"
+    )
+
+
+def _summary(results: list[Result]) -> str:
+    missed = [result for result in results if result.reached is False]
+    judged = [result for result in results if result.reached is not None]
+    text = f"{len(judged) - len(missed)} of {len(judged)} targets are reached."
+    if missed:
+        text += " Missed: " + "; ".join(short_title(result.row) for result in missed) + "."
+    return text + "\n"
+
+
+def _table(results: list[Result]) -> str:
+    lines = ["| | Threadline | peer | ratio (range) | target | reached |", "|---|--:|--:|--:|---|---|"]
+    for result in results:
+        row = result.row
+        ratio = f"**{show_ratio(result.ratio)}** {show_range(result)}".strip()
+        title = row.title + (" (peer with DeltaChannel)" if "delta" in row.key else "")
+        lines.append(
+            f"| {title} | {show(result.ours, row.unit)} | {show(result.peer, row.unit)} "
+            f"| {ratio} | {show_target(row)} | {show_verdict(result)} |"
+        )
+    return "\n".join(lines) + "\n"

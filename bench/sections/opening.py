@@ -1,0 +1,32 @@
+"""How long a program waits for `import` and for a new file to be opened and used once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from bench.arena import Arena, Entrant, Reading
+from bench.savers import NO_THREAD
+
+PROGRAM = """\
+from time import perf_counter
+start = perf_counter()
+{opening}
+assert saver.get_tuple({config!r}) is None
+print(perf_counter() - start)
+"""
+
+
+def imports(arena: Arena) -> Iterator[Reading]:
+    """The time inside a new interpreter, its own start not counted; once unmeasured, for warmth."""
+
+    def open_in_new_process(entrant: Entrant) -> float:
+        program = PROGRAM.format(opening=entrant.side.opening, config=NO_THREAD)
+        command = [sys.executable, "-c", program, str(arena.new_file(entrant))]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return float(done.stdout)
+
+    arena.both(open_in_new_process)
+    pair = arena.medians(arena.size.openings, open_in_new_process)
+    yield Reading("open.import", pair.ours, pair.peer)

@@ -1,0 +1,73 @@
+"""Threadline: persistence for AI agents. Git for agent state, and a drop-in for LangGraph's savers.
+
+    import threadline
+    saver = threadline.connect("sqlite:///agents.db")
+"""
+
+from __future__ import annotations
+
+from .codec import KeyRing, Serializer, StoredException, register, register_module
+from .connecting import connect
+from .errors import (
+    Closed,
+    Conflict,
+    Corrupt,
+    InvalidRequest,
+    MergeConflict,
+    MissingExtra,
+    NewerFormat,
+    NotAllowed,
+    NotFound,
+    NotSerializable,
+    ReadOnly,
+    StorageFull,
+    ThreadlineError,
+    Unavailable,
+)
+from .model import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    copy_checkpoint,
+    empty_checkpoint,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from .saver import Saver
+from .thread import Thread
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointMetadata",
+    "CheckpointTuple",
+    "Closed",
+    "Conflict",
+    "Corrupt",
+    "InvalidRequest",
+    "KeyRing",
+    "MergeConflict",
+    "MissingExtra",
+    "NewerFormat",
+    "NotAllowed",
+    "NotFound",
+    "NotSerializable",
+    "PendingWrite",
+    "ReadOnly",
+    "Saver",
+    "Serializer",
+    "StorageFull",
+    "StoredException",
+    "Thread",
+    "ThreadlineError",
+    "Unavailable",
+    "connect",
+    "copy_checkpoint",
+    "empty_checkpoint",
+    "get_checkpoint_id",
+    "get_checkpoint_metadata",
+    "register",
+    "register_module",
+]

@@ -1,0 +1,1 @@
+"""Where records live: the port, and one module per kind of storage."""

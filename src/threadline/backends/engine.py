@@ -1,0 +1,83 @@
+"""An engine runs operations on a backend, for both halves of a saver. Clones of a saver share one.
+
+An operation is a function from a backend to a coroutine. `run` drives it here and now; `arun` awaits it
+with at most one hop to another thread; `awrite` is for puts, which wait for a shared commit instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from ..drive import run_now
+from ..errors import Closed
+from .memory import MemoryBackend
+from .port import Backend
+
+__all__ = ["Engine", "MemoryEngine", "Operation", "named_memory"]
+
+T = TypeVar("T")
+Operation = Callable[[Backend], Coroutine[Any, Any, T]]
+
+
+class Engine(Protocol):
+    """Where and how operations run."""
+
+    url: str
+    # Whether opening on the calling thread is quick and allowed, even inside an event loop.
+    opens_inline: bool
+
+    def run(self, operation: Operation[T]) -> T:
+        """The result, on the calling thread."""
+
+    async def arun(self, operation: Operation[T]) -> T:
+        """The result, without blocking the event loop."""
+
+    async def awrite(self, operation: Operation[T]) -> T:
+        """The result of a put; many that wait at once share one commit where that pays."""
+
+    def close(self) -> None:
+        """Release connections and threads; later use raises Closed."""
+
+    async def aclose(self) -> None:
+        """`close`, from an event loop."""
+
+
+class MemoryEngine:
+    """Operations on records in this process; nothing ever waits."""
+
+    opens_inline = True
+
+    def __init__(self, backend: MemoryBackend | None = None, url: str = "memory://") -> None:
+        self.url = url
+        self._held: MemoryBackend | None = backend or MemoryBackend()
+
+    @property
+    def _backend(self) -> MemoryBackend:
+        if self._held is None:
+            raise Closed("this saver was closed; open a new one with threadline.connect()")
+        return self._held
+
+    def run(self, operation: Operation[T]) -> T:
+        return run_now(operation(self._backend))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return await operation(self._backend)
+
+    async def awrite(self, operation: Operation[T]) -> T:
+        return await operation(self._backend)
+
+    def close(self) -> None:
+        self._held = None
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+_named: dict[str, MemoryBackend] = {}
+
+
+def named_memory(name: str) -> MemoryEngine:
+    """The records of `memory://name`, shared by everyone in the process who asks for that name."""
+    backend = _named.setdefault(name, MemoryBackend()) if name else MemoryBackend()
+    return MemoryEngine(backend, f"memory://{name}")

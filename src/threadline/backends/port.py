@@ -1,0 +1,271 @@
+"""The Backend port: where records live. A backend sees bytes and keys, never values.
+
+Promises every backend keeps, and the contract suite checks:
+  - `apply` is atomic: a reader sees all of a change or nothing of it, and so does a crash.
+  - What `apply` acknowledged is durable as the backend's page in the docs says, and visible to every
+    later read through any connection.
+  - Chunks are stored once per pool; storing a digest again is harmless.
+  - Every deletion of chunks raises the pool's epoch in the same transaction. A change that relies on
+    chunks it does not bring names the epoch it knew; `apply` refuses it as `Stale` if that has passed.
+  - Methods are coroutines that a blocking backend finishes without suspending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+__all__ = [
+    "Applied",
+    "Backend",
+    "Change",
+    "CheckpointKey",
+    "CheckpointRow",
+    "ChunkRow",
+    "Found",
+    "PoolSummary",
+    "Query",
+    "Stale",
+    "Stamp",
+    "ThreadRow",
+    "WriteRow",
+]
+
+Stamp = tuple[int, int]  # pool, epoch
+
+
+# Rows are named tuples rather than dataclasses: thousands are made per second, straight from the driver.
+class ChunkRow(NamedTuple):
+    """A chunk: the digests it refers to, how its bytes are wrapped, and the bytes."""
+
+    digest: bytes
+    links: bytes
+    form: int
+    data: bytes
+
+
+class CheckpointKey(NamedTuple):
+    """The place of a checkpoint within its thread."""
+
+    namespace: str
+    id: str
+
+
+class CheckpointRow(NamedTuple):
+    """A checkpoint: document and metadata are the truth, step to tags an index of what fits."""
+
+    namespace: str
+    id: str
+    parent: str | None
+    links: bytes
+    form: int
+    document: bytes
+    metadata_form: int
+    metadata: bytes
+    step: int | None
+    source: str | None
+    run_id: str | None
+    created: float
+    index: str | None  # JSON of what can be searched
+
+
+class WriteRow(NamedTuple):
+    """One pending write; `replaces` tells whether it takes the place of an earlier one at its index."""
+
+    namespace: str
+    checkpoint_id: str
+    task_id: str
+    index: int
+    task_path: str
+    channel: str
+    links: bytes
+    form: int
+    data: bytes
+    replaces: bool = False
+
+
+class ThreadRow(NamedTuple):
+    """A thread: its pool and the pool's epoch, its life cycle, and what people say about it."""
+
+    thread_id: str
+    serial: int
+    pool: int
+    epoch: int
+    status: str
+    deleted_before: str | None
+    forked_from: str | None
+    created: float
+    active: float
+    expires: float | None
+    tags: str
+    metadata: bytes
+
+
+class Found(NamedTuple):
+    """A checkpoint with what is needed to read it."""
+
+    thread_id: str
+    pool: int
+    epoch: int
+    row: CheckpointRow
+    writes: list[WriteRow]
+
+
+@dataclass(slots=True, kw_only=True)
+class Change:
+    """What one put or put_writes adds to a thread, in one piece."""
+
+    thread_id: str
+    now: float
+    # The pool and epoch under which chunks were left out as known; None when nothing was left out.
+    stamp: Stamp | None = None
+    chunks: Sequence[ChunkRow] = ()
+    checkpoints: Sequence[CheckpointRow] = ()
+    writes: Sequence[WriteRow] = ()
+    # The checkpoint this change descends from. It must not lie before the thread's deletion.
+    continues: str | None = None
+    # Whether the change may begin a thread that is deleted; a put with a parent may not.
+    begins: bool = True
+    # Make the thread new in this one's pool; it must not exist yet.
+    joins: str | None = None
+
+
+class Applied(NamedTuple):
+    """The change is in; its chunks are in this pool at this epoch."""
+
+    stamp: Stamp
+
+
+class Stale(NamedTuple):
+    """Nothing was changed: chunks the change left out may be gone. This is the pool's stamp now."""
+
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which checkpoints to list, newest first."""
+
+    thread_id: str | None = None
+    namespace: str | None = None
+    checkpoint_id: str | None = None
+    before: str | None = None
+    # Exact values of index keys. A backend may return more than matches; the core checks again.
+    equals: tuple[tuple[str, Any], ...] = ()
+    run_ids: tuple[str, ...] | None = None
+    source: str | None = None
+    # Continue after this place of the previous page.
+    after: tuple[str, str, str] | None = None  # checkpoint id, thread id, namespace
+    limit: int = 100
+    with_writes: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSummary:
+    """Figures over all threads, for stats."""
+
+    threads: int
+    checkpoints: int
+    writes: int
+    chunks: int
+    chunk_bytes: int
+    row_bytes: int
+    recent_hours: dict[int, int] = field(default_factory=dict)
+    busiest: list[tuple[str, int]] = field(default_factory=list)
+
+
+class Backend(Protocol):
+    """Where records live; see the promises at the head of this file."""
+
+    async def setup(self) -> None:
+        """Create what is missing; safe from many processes at once."""
+
+    async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
+        """Make these changes in one transaction, or none of them: one stale change refuses all.
+
+        Raises Conflict for a change that continues a thread which was deleted meanwhile, or that joins a
+        pool under the name of a living thread.
+        """
+
+    async def find(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
+    ) -> Found | None:
+        """One checkpoint, or the newest of its namespace; with its pending writes in order."""
+
+    async def page(self, query: Query) -> list[Found]:
+        """The next checkpoints of a query: newest id first, then by thread and namespace."""
+
+    async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
+        """A checkpoint and its ancestors, nearest first, at most `limit`; a gap ends the chain."""
+
+    async def chunks(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
+        """The chunks that exist among these: links, form and data by digest."""
+
+    async def missing(self, pool: int, digests: Sequence[bytes]) -> set[bytes]:
+        """Which of these chunks do not exist."""
+
+    async def thread(self, thread_id: str) -> ThreadRow | None:
+        """A thread's row, deleted ones included."""
+
+    async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
+        """Living threads by id, keyset paged."""
+
+    async def count_threads(self, prefix: str = "") -> int:
+        """How many threads live."""
+
+    async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
+        """Delete a thread's rows and leave a tombstone; the last thread of a pool takes the chunks along."""
+
+    async def remove_checkpoints(
+        self, thread_id: str, keys: Sequence[CheckpointKey], settled: Sequence[CheckpointKey] = ()
+    ) -> int:
+        """Delete checkpoints and their writes, and of `settled` only the writes; chunks stay for collect."""
+
+    async def pool_links(self, pool: int) -> list[bytes]:
+        """The links of every checkpoint and write of the pool's threads."""
+
+    async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
+        """Delete those candidates that nothing needs; returns how many.
+
+        In one transaction that excludes writers of the pool: marks again from every row, adding to
+        `reachable`, deletes what is left of the candidates, raises the epoch if anything went.
+        """
+
+    async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
+        """The digests in a pool, in order, keyset paged."""
+
+    async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The links of these chunks, without their data."""
+
+    async def get_meta(self, key: str) -> bytes | None:
+        """One record of the store itself."""
+
+    async def swap_meta(self, key: str, before: bytes | None, after: bytes | None) -> bool:
+        """Replace a record of the store itself if it is still `before`; None stands for no record."""
+
+    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
+        """Replace the stored bytes of chunks, each only if it is still what it was; names stay."""
+
+    async def rewrap_rows(
+        self,
+        thread_id: str,
+        checkpoints: Sequence[tuple[CheckpointRow, CheckpointRow]],
+        writes: Sequence[tuple[WriteRow, WriteRow]],
+    ) -> None:
+        """The same for checkpoints and writes."""
+
+    async def forms(self) -> set[int]:
+        """Every form that some stored bytes have."""
+
+    async def summary(self, now: float) -> PoolSummary:
+        """Figures over the whole store."""
+
+    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int]]:
+        """Digest, links and stored size of a pool's chunks, keyset paged."""
+
+    async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
+        """Links and stored size of every checkpoint of a pool."""
+
+    async def size_bytes(self) -> int:
+        """What the store takes on disk or in memory."""

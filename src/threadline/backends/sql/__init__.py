@@ -1,0 +1,1 @@
+"""The Backend port over SQL, once; dialects and drivers hold only what differs."""

@@ -1,0 +1,51 @@
+"""The statement of one page of checkpoints, composed of fixed conditions; every value is bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..port import Query
+from .statements import Statements
+
+__all__ = ["page_statement"]
+
+
+def page_statement(sql: Statements, query: Query) -> tuple[str, list[Any]]:
+    """The next page of a query, newest id first, then by thread and namespace."""
+    conditions: list[str] = []
+    values: list[Any] = []
+
+    def where(condition: str, *bound: Any) -> None:
+        conditions.append(condition)
+        values.extend(bound)
+
+    if query.thread_id is not None:
+        where("t.thread_id = ?", query.thread_id)
+    if query.namespace is not None:
+        where("c.namespace = ?", query.namespace)
+    if query.checkpoint_id is not None:
+        where("c.id = ?", query.checkpoint_id)
+    if query.before is not None:
+        where("c.id < ?", query.before)
+    if query.run_ids is not None:
+        where(f"c.run_id IN ({', '.join('?' * len(query.run_ids))})", *query.run_ids)
+    for key, value in query.equals:
+        if key in ("step", "source", "run_id"):
+            where(f"c.{key} = ?", value)
+        else:
+            where(sql.dialect.json_equals("c.searchable"), _json_path(key), value)
+    if query.after is not None:
+        last_id, last_thread, last_namespace = query.after
+        where(
+            "(c.id < ? OR (c.id = ? AND (t.thread_id > ? OR (t.thread_id = ? AND c.namespace > ?))))",
+            last_id, last_id, last_thread, last_thread, last_namespace,
+        )  # fmt: skip
+    where("t.status <> 'deleted'")
+    base = sql.page if query.thread_id is None else sql.page_of_thread
+    text = base + " AND ".join(conditions) + " ORDER BY c.id DESC, t.thread_id, c.namespace LIMIT ?"
+    return sql.dialect.text(text), [*values, query.limit]
+
+
+def _json_path(key: str) -> str:
+    """A JSON path to one key, quoted; the core passes only keys that need no escape."""
+    return f'$."{key}"'

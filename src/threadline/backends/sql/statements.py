@@ -1,0 +1,174 @@
+"""Every SQL statement, with a name and a sentence. Values are always bound; only table names, which
+`table_prefix` and `schema` make and `check_prefix` restricts, are part of the text.
+
+The text is SQLite's and PostgreSQL's common ground; a dialect rewrites what differs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from ...errors import InvalidRequest
+
+__all__ = ["Dialect", "Statements", "check_prefix"]
+
+CHECKPOINT_COLUMNS = (
+    "namespace, id, parent, links, form, document, metadata_form, metadata, step, source, run_id, created, searchable"
+)
+WRITE_COLUMNS = "namespace, checkpoint_id, task_id, idx, task_path, channel, links, form, data"
+THREAD_COLUMNS = (
+    "thread_id, serial, pool, epoch, status, deleted_before, forked_from, created, active, expires, tags, metadata"
+)
+
+
+class Dialect(Protocol):
+    """What differs between SQL databases."""
+
+    name: str
+    # How many values one statement may bind.
+    most_values: int
+
+    def text(self, statement: str) -> str:
+        """A statement with `?` placeholders in the dialect's own form."""
+
+    def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
+        """An insert that ignores, or replaces, a row with the same key."""
+
+    def json_equals(self, column: str) -> str:
+        """A condition: the JSON text in `column` has at a bound path a bound value."""
+
+
+def check_prefix(prefix: str) -> str:
+    """A table prefix that may stand in a statement."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,40}|", prefix):
+        raise InvalidRequest("table_prefix takes letters, digits and underscores, at most 41, not starting with a digit")
+    return prefix
+
+
+class Statements:
+    """The statements of one store, ready for its driver."""
+
+    def __init__(self, dialect: Dialect, prefix: str) -> None:
+        self.dialect = dialect
+        t, c, w, k, m = (prefix + name for name in ("threads", "checkpoints", "writes", "chunks", "meta"))
+        self.t, self.c, self.w, self.k, self.m = t, c, w, k, m
+        text, insert = dialect.text, dialect.insert
+        c_columns = f"pool, thread, {CHECKPOINT_COLUMNS}"
+        w_columns = f"pool, thread, {WRITE_COLUMNS}"
+        w_key = "pool, thread, namespace, checkpoint_id, task_id, idx"
+        qualified = ", ".join("c." + column.strip() for column in CHECKPOINT_COLUMNS.split(","))
+
+        # A thread by its id, deleted ones included.
+        self.thread = text(f"SELECT {THREAD_COLUMNS} FROM {t} WHERE thread_id = ?")
+        # A new thread, whose pool is set right after.
+        self.new_thread = text(
+            f"INSERT INTO {t} (thread_id, pool, epoch, status, deleted_before, forked_from, created, active, tags) "
+            f"VALUES (?, ?, ?, 'active', ?, ?, ?, ?, '[]')"
+        )
+        # A thread that begins its own pool takes its serial as the pool's id.
+        self.own_pool = text(f"UPDATE {t} SET pool = serial WHERE thread_id = ?")
+        # The row of a deleted thread makes way for its successor, or for nothing.
+        self.drop_thread = text(f"DELETE FROM {t} WHERE thread_id = ?")
+        # A thread was used.
+        self.touch = text(f"UPDATE {t} SET active = ? WHERE thread_id = ?")
+        # What remains of a deleted thread.
+        self.bury = text(f"UPDATE {t} SET status = 'deleted', deleted_before = ?, active = ?, tags = '[]', metadata = NULL WHERE thread_id = ?")
+        # Whether other living threads use a pool.
+        self.pool_mates = text(f"SELECT count(*) FROM {t} WHERE pool = ? AND status <> 'deleted'")
+        # A pool lost chunks.
+        self.raise_epoch = text(f"UPDATE {t} SET epoch = epoch + 1 WHERE pool = ?")
+        # Living threads by id.
+        self.threads = text(
+            f"SELECT {THREAD_COLUMNS} FROM {t} WHERE thread_id > ? AND thread_id >= ? AND thread_id < ? AND status <> 'deleted' "
+            f"ORDER BY thread_id LIMIT ?"
+        )
+        self.count_threads = text(f"SELECT count(*) FROM {t} WHERE thread_id >= ? AND thread_id < ? AND status <> 'deleted'")
+
+        # A checkpoint; the same id again replaces it.
+        self.put_checkpoint = text(insert(c, c_columns, "pool, thread, namespace, id", replace=True))
+        self.find = text(
+            f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial "
+            f"WHERE t.thread_id = ? AND c.namespace = ? AND c.id = ?"
+        )
+        self.newest = text(
+            f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial "
+            f"WHERE t.thread_id = ? AND c.namespace = ? ORDER BY c.id DESC LIMIT 1"
+        )
+        self.page = (
+            f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread FROM {c} c JOIN {t} t ON t.serial = c.thread WHERE "
+        )
+        self.page_of_thread = (
+            f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial WHERE "
+        )
+        # A checkpoint and its ancestors, nearest first.
+        self.chain = text(
+            f"WITH RECURSIVE line(id, depth) AS (SELECT c.id, 0 FROM {c} c WHERE c.pool = ? AND c.thread = ? AND c.namespace = ? AND c.id = ? "
+            f"UNION ALL SELECT c.parent, line.depth + 1 FROM line JOIN {c} c ON c.pool = ? AND c.thread = ? AND c.namespace = ? AND c.id = line.id "
+            f"WHERE c.parent IS NOT NULL AND line.depth < ?) "
+            f"SELECT {qualified} FROM line JOIN {c} c ON c.pool = ? AND c.thread = ? AND c.namespace = ? AND c.id = line.id ORDER BY line.depth"
+        )
+        self.has_checkpoint = text(f"SELECT 1 FROM {c} WHERE pool = ? AND thread = ? AND id = ? LIMIT 1")
+        self.drop_checkpoint = text(f"DELETE FROM {c} WHERE pool = ? AND thread = ? AND namespace = ? AND id = ?")
+        self.drop_checkpoints = text(f"DELETE FROM {c} WHERE pool = ? AND thread = ?")
+
+        # A write of a task stays; a special one (error, interrupt, resume) replaces its predecessor.
+        self.add_write = text(insert(w, w_columns, w_key, replace=False))
+        self.replace_write = text(insert(w, w_columns, w_key, replace=True))
+        self.writes = text(
+            f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ?"
+        )
+        self.drop_writes_at = text(f"DELETE FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ?")
+        self.drop_writes = text(f"DELETE FROM {w} WHERE pool = ? AND thread = ?")
+
+        # A chunk; a second writer of the same digest is harmless.
+        self.add_chunk = text(insert(k, "pool, digest, links, form, data", "pool, digest", replace=False))
+        self.drop_chunk = text(f"DELETE FROM {k} WHERE pool = ? AND digest = ?")
+        self.drop_pool = text(f"DELETE FROM {k} WHERE pool = ?")
+        self.digests = text(f"SELECT digest FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?")
+        # What each chunk takes, for the figures of sharing.
+        self.chunk_sizes = text(
+            f"SELECT digest, links, length(data) FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?"
+        )
+        self.root_sizes = text(f"SELECT links, length(document) + length(metadata) FROM {c} WHERE pool = ?")
+        # The roots of a pool.
+        self.checkpoint_links = text(f"SELECT DISTINCT links FROM {c} WHERE pool = ?")
+        self.write_links = text(f"SELECT DISTINCT links FROM {w} WHERE pool = ?")
+
+        # New bytes for a row, if nobody has changed it meanwhile.
+        self.rewrap_chunk = text(f"UPDATE {k} SET form = ?, data = ? WHERE pool = ? AND digest = ? AND form = ? AND data = ?")
+        self.rewrap_checkpoint = text(
+            f"UPDATE {c} SET form = ?, document = ?, metadata_form = ?, metadata = ? "
+            f"WHERE pool = ? AND thread = ? AND namespace = ? AND id = ? AND document = ?"
+        )
+        self.rewrap_write = text(
+            f"UPDATE {w} SET form = ?, data = ? WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ? "
+            f"AND task_id = ? AND idx = ? AND data = ?"
+        )
+
+        self.meta = text(f"SELECT value FROM {m} WHERE name = ?")
+        self.set_meta = text(insert(m, "name, value", "name", replace=True))
+        self.drop_meta = text(f"DELETE FROM {m} WHERE name = ?")
+        self._summaries(t, c, w, k)
+
+    def _summaries(self, t: str, c: str, w: str, k: str) -> None:
+        """Statements for stats: each figure in one pass over one table."""
+        text = self.dialect.text
+        self.count_checkpoints = text(
+            f"SELECT count(*), coalesce(sum(length(document) + length(metadata) + length(links)), 0) FROM {c}"
+        )
+        self.count_writes = text(f"SELECT count(*), coalesce(sum(length(data) + length(links)), 0) FROM {w}")
+        self.count_chunks = text(f"SELECT count(*), coalesce(sum(length(data) + length(links)), 0) FROM {k}")
+        self.recent = text(f"SELECT created FROM {c} WHERE created >= ?")
+        self.busiest = text(
+            f"SELECT t.thread_id, count(*) AS n FROM {c} c JOIN {t} t ON t.serial = c.thread AND t.pool = c.pool "
+            f"GROUP BY t.thread_id ORDER BY n DESC, t.thread_id LIMIT 10"
+        )
+        self.forms = [text(f"SELECT DISTINCT {column} FROM {table}") for table, column in (
+            (c, "form"), (c, "metadata_form"), (w, "form"), (k, "form"),
+        )]
+
+    def chunks_in(self, columns: str, count: int) -> str:
+        """Some columns of the chunks with `count` bound digests."""
+        marks = ", ".join("?" * count)
+        return self.dialect.text(f"SELECT {columns} FROM {self.k} WHERE pool = ? AND digest IN ({marks})")

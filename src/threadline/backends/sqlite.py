@@ -1,0 +1,298 @@
+"""SQLite: the dialect, the connections, and how work gets onto them.
+
+A file has one connection that writes, behind the shared commit (backends/group.py), and a few that read;
+`:memory:` and a given connection have one for both. Under asyncio an operation hops to a worker thread
+once. An acknowledged put survives `kill -9` and a power cut: WAL with `synchronous=FULL`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from ..drive import run_now
+from ..errors import Closed, Conflict, Corrupt, InvalidRequest, ReadOnly, StorageFull, ThreadlineError, Unavailable
+from .sql.backend import Transaction
+
+__all__ = ["SqliteConnections", "SqliteDialect", "SqliteTransaction", "translate"]
+
+T = TypeVar("T")
+
+COLUMN_TYPES = {
+    "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "text": "TEXT",
+    "key": "TEXT",
+    "blob": "BLOB",
+    "whole": "INTEGER",
+    "real": "REAL",
+    "rowless": " WITHOUT ROWID",
+}
+_MOST_READERS = 8
+# Connections inherited by a forked child must not be closed there: closing drops the parent's file locks.
+_inherited: list[sqlite3.Connection] = []
+
+
+class SqliteDialect:
+    """The common SQL is SQLite's own; only upserts and JSON need a word."""
+
+    name = "sqlite"
+    most_values = 512
+
+    def text(self, statement: str) -> str:
+        return statement
+
+    def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
+        marks = ", ".join("?" * len(columns.split(",")))
+        verb = "REPLACE" if replace else "IGNORE"
+        return f"INSERT OR {verb} INTO {table} ({columns}) VALUES ({marks})"
+
+    def json_equals(self, column: str) -> str:
+        return f"json_extract({column}, ?) = ?"
+
+
+class SqliteTransaction:
+    """A connection inside a transaction; never suspends."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._cursor = connection.cursor()
+        # A given connection may make rows into something else; ours are tuples.
+        self._cursor.row_factory = None
+
+    async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._cursor.execute(statement, values).fetchall()
+
+    async def run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        return self._cursor.execute(statement, values).rowcount
+
+    async def many(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
+        self._cursor.executemany(statement, values)
+
+
+class SqliteConnections:
+    """The connections to one database, opened on first use and again after a fork."""
+
+    def __init__(
+        self,
+        path: str | None,
+        *,
+        connection: sqlite3.Connection | None = None,
+        prepare: Callable[[sqlite3.Connection], None],
+        synchronous: str = "FULL",
+        timeout: float = 30.0,
+        read_only: bool = False,
+    ) -> None:
+        if synchronous.upper() not in ("OFF", "NORMAL", "FULL", "EXTRA"):
+            raise InvalidRequest(f"synchronous is OFF, NORMAL, FULL or EXTRA, not {synchronous!r}")
+        self.path = path
+        self.timeout = timeout
+        self.read_only = read_only
+        self.is_shared = connection is not None or path in (None, ":memory:", "")
+        self._given = connection
+        self._prepare = prepare
+        self._synchronous = synchronous.upper()
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # opening, and all work on a connection that is shared
+        self._writer: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] = []
+
+    def after_fork(self) -> None:
+        """Leave the parent's connections alone and start over; a database in memory came along as a copy."""
+        if self.is_shared:
+            self._lock = threading.RLock()
+            return
+        _inherited.extend([*self._readers, *([self._writer] if self._writer else [])])
+        self._start()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one read, alone on it."""
+        if self.is_shared:
+            with self._lock, translated(self.path):
+                yield self.writer()
+            return
+        with translated(self.path):
+            self.writer()
+            try:
+                connection = self._readers.pop()
+            except IndexError:
+                connection = self._connect()
+            try:
+                connection.execute("BEGIN")
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if len(self._readers) < _MOST_READERS and not self._closed:
+                    self._readers.append(connection)
+                else:
+                    connection.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, inside a transaction that commits at the end."""
+        if self.read_only:
+            raise ReadOnly("this saver was opened with read_only=True")
+        with self._lock, translated(self.path):
+            connection = self.writer()
+            self._begin(connection)
+            try:
+                yield connection
+            except BaseException:
+                if connection.in_transaction:
+                    connection.rollback()
+                raise
+            try:
+                connection.commit()
+            except sqlite3.Error:
+                if connection.in_transaction:
+                    connection.rollback()
+                raise
+
+    def writer(self) -> sqlite3.Connection:
+        """The main connection; the first call opens the database and checks or creates its schema."""
+        if self._closed:
+            raise Closed("this saver was closed; open a new one with threadline.connect()")
+        if self._writer is None:
+            with self._lock:
+                if self._writer is None:
+                    connection = self._given or self._connect()
+                    self._prepare(connection)
+                    self._writer = connection
+        return self._writer
+
+    def close(self) -> None:
+        """Close what was opened here; a given connection stays open."""
+        with self._lock:
+            self._closed = True
+            for connection in self._readers:
+                connection.close()
+            self._readers.clear()
+            if self._writer is not None and self._writer is not self._given:
+                self._writer.close()
+            self._writer = None
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Take the write lock. SQLite's own busy handler starves some writers; jittered retries do not."""
+        if getattr(connection, "autocommit", None) is False:
+            return  # such a connection is always inside a transaction; ours ends it with a commit
+        if connection.in_transaction:
+            raise Conflict("the given connection is inside a transaction of yours: commit it before using the saver")
+        deadline = time.monotonic() + self.timeout
+        pause = 0.0005
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error):
+                    raise
+                if time.monotonic() > deadline:
+                    raise Unavailable(
+                        f"another process held the database's write lock for {self.timeout:g} s: {self.path}"
+                    ) from error
+            time.sleep(random.uniform(0, pause))
+            pause = min(pause * 1.5, 0.02)
+
+    def _connect(self) -> sqlite3.Connection:
+        path = self.path or ":memory:"
+        if path != ":memory:" and not path.startswith("file:"):
+            parent = os.path.dirname(path)
+            if parent and not os.path.isdir(parent):
+                raise InvalidRequest(f"the folder of the database does not exist: {parent}")
+        is_uri = path.startswith("file:")
+        if self.read_only and not is_uri and path != ":memory:":
+            if not os.path.exists(path):
+                raise InvalidRequest(f"there is no database at {path}, and read_only=True creates none")
+            path, is_uri = "file:" + _quoted(os.path.abspath(path)) + "?mode=ro", True
+        connection = sqlite3.connect(
+            path, timeout=5.0, isolation_level=None, check_same_thread=False, uri=is_uri, cached_statements=256
+        )
+        if not self.read_only:
+            self._set_pragmas(connection)
+        return connection
+
+    def _set_pragmas(self, connection: sqlite3.Connection) -> None:
+        if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        _patiently(connection, "PRAGMA journal_mode = WAL", self.timeout)
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")
+
+
+def run_in(connection: sqlite3.Connection, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+    """Work on a connection that is inside a transaction."""
+    return run_now(work(SqliteTransaction(connection)))
+
+
+@contextmanager
+def translated(path: str | None) -> Iterator[None]:
+    """Errors of the driver as errors of our tree."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("ids and names must be text that UTF-8 can hold (no lone surrogates)") from error
+
+
+def translate(error: sqlite3.Error, path: str | None) -> ThreadlineError:
+    """What an error of SQLite means to the caller."""
+    text = str(error)
+    where = path or "the given connection"
+    if "full" in text and "disk" in text:
+        return StorageFull(f"no room left for {where}: free some space, nothing was written")
+    if "readonly" in text or "read-only" in text:
+        return ReadOnly(f"{where} is read-only: check its permissions, or open it with read_only=True")
+    if "not a database" in text:
+        return InvalidRequest(f"{where} is not a SQLite database: choose another path, it was left as it is")
+    if "malformed" in text or "corrupt" in text:
+        return Corrupt(f"{where} is damaged ({text}): restore a backup, or salvage it with sqlite3's .recover")
+    if "unable to open" in text:
+        return Unavailable(f"cannot open {where}: does its folder exist, with the right permissions?")
+    if _is_busy(error):
+        return Unavailable(f"{where} is busy with another process; try again")
+    if "closed" in text or "Cannot operate" in text:
+        return Closed(f"the connection to {where} was closed")
+    if "disk I/O" in text:
+        return Unavailable(f"the disk of {where} failed ({text})")
+    if isinstance(error, sqlite3.ProgrammingError):
+        return InvalidRequest(f"SQLite refused the call: {text}")
+    return Unavailable(f"SQLite failed on {where}: {text}")
+
+
+def _patiently(connection: sqlite3.Connection, statement: str, timeout: float) -> None:
+    """Run a statement that many processes may run at once when they open the same new file."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute(statement)
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.001, 0.02))
+
+
+def _is_busy(error: BaseException) -> bool:
+    return "locked" in str(error) or "busy" in str(error)
+
+
+def _quoted(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(path)

@@ -1,0 +1,230 @@
+"""The engine of SQLite: blocking and async side by side, the schema, and life after a fork."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..drive import run_now
+from ..errors import InvalidRequest, NewerFormat
+from .engine import Operation
+from .group import GroupCommit
+from .sql.backend import SqlBackend, Transaction
+from .sql.schema import FORMAT, migrations
+from .sql.statements import Statements, check_prefix
+from .sqlite import COLUMN_TYPES, SqliteConnections, SqliteDialect, SqliteTransaction
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+__all__ = ["SqliteEngine"]
+
+T = TypeVar("T")
+log = logging.getLogger("threadline")
+_WORKERS = 4
+_engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
+
+
+class SqliteEngine:
+    """Operations on one SQLite database."""
+
+    opens_inline = True
+
+    def __init__(
+        self,
+        path: str | None,
+        *,
+        connection: sqlite3.Connection | None = None,
+        table_prefix: str = "threadline_",
+        setup: str | bool = "create",
+        synchronous: str = "FULL",
+        timeout: float = 30.0,
+        read_only: bool = False,
+    ) -> None:
+        self.url = f"sqlite:///{path}" if path else "sqlite://"
+        self._prefix = check_prefix(table_prefix)
+        self._setup_mode = setup
+        self._read_only = read_only
+        self._is_given = connection is not None
+        self._connections = SqliteConnections(
+            path,
+            connection=connection,
+            prepare=self._prepare,
+            synchronous=synchronous,
+            timeout=timeout,
+            read_only=read_only,
+        )
+        self._group = GroupCommit(self._connections)
+        self._executor: Executor | None = None
+        statements = Statements(SqliteDialect(), self._prefix)
+        self._blocking = SqlBackend(_BlockingSqlite(self), statements)
+        self._on_loop = SqlBackend(_LoopSqlite(self), statements)
+        _engines.add(self)
+
+    def run(self, operation: Operation[T]) -> T:
+        return run_now(operation(self._blocking))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return await self.hop(lambda: run_now(operation(self._blocking)))
+
+    async def awrite(self, operation: Operation[T]) -> T:
+        return await operation(self._on_loop)
+
+    async def hop(self, call: Callable[[], T]) -> T:
+        """Run a call on a worker thread; a given connection may be bound to this thread and stays here."""
+        if self._is_given:
+            return call()
+        import asyncio
+
+        return await asyncio.get_running_loop().run_in_executor(self.executor(), call)
+
+    def executor(self) -> Executor:
+        if self._executor is None:
+            self._connections.writer()  # says clearly when the saver was closed
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="threadline")
+        return self._executor
+
+    def close(self) -> None:
+        self._connections.close()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
+
+    async def aclose(self) -> None:
+        if self._executor is not None:
+            await self.hop(lambda: None)
+        self.close()
+
+    def after_fork(self) -> None:
+        self._connections.after_fork()
+        self._group.restart()
+        self._executor = None
+
+    def migrate(self) -> None:
+        """Apply what is missing of the schema, in one transaction; safe from many processes at once."""
+        with self._connections.writing() as connection:
+            self._create(connection)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Check what is there, and create it where that is wanted."""
+        found = self._format(connection)
+        if found is None:
+            if self._setup_mode is False or self._read_only:
+                raise InvalidRequest(
+                    "the database has no Threadline tables: call setup() once, or open it with setup='create'"
+                )
+            self._connections._begin(connection)
+            try:
+                self._create(connection)
+                connection.commit()
+            except BaseException:
+                connection.rollback()
+                raise
+        elif found > FORMAT:
+            raise NewerFormat(f"the database has format {found}, this version reads up to {FORMAT}: upgrade threadline")
+        elif found < FORMAT and self._setup_mode != "migrate":
+            raise InvalidRequest(f"the database has format {found}: open it once with setup='migrate' to bring it to {FORMAT}")
+        self._say_what_is_not_imported(connection)
+
+    def _format(self, connection: sqlite3.Connection) -> int | None:
+        meta = connection.execute(
+            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (self._prefix + "meta",)
+        ).fetchone()
+        if meta is None:
+            return None
+        row = connection.execute(f"SELECT value FROM {self._prefix}meta WHERE name = 'format'").fetchone()
+        return int(bytes(row[0])) if row else None
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        """Apply the migrations that are missing; inside a write transaction, so that nobody is in between."""
+        found = self._format(connection) or 0
+        for step in migrations(self._prefix, COLUMN_TYPES):
+            if step.number > found:
+                for statement in step.statements:
+                    connection.execute(statement)
+        connection.execute(
+            f"INSERT OR REPLACE INTO {self._prefix}meta (name, value) VALUES ('format', ?)", (b"%d" % FORMAT,)
+        )
+
+    def _say_what_is_not_imported(self, connection: sqlite3.Connection) -> None:
+        """LangGraph's own tables are never touched; threads in them must not seem lost."""
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")}
+        if not {"thread_id", "checkpoint_ns", "parent_checkpoint_id"} <= columns:
+            return
+        if connection.execute(f"SELECT 1 FROM {self._prefix}threads LIMIT 1").fetchone():
+            return
+        if connection.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone():
+            log.warning(
+                "%s holds threads of LangGraph's own saver, which Threadline does not read in place: "
+                "bring them over with `threadline import %s`",
+                self._connections.path or "the database",
+                self.url,
+            )
+
+
+class _BlockingSqlite:
+    """The Database port of the sync half and of worker threads."""
+
+    def __init__(self, engine: SqliteEngine) -> None:
+        self._engine = engine
+
+    async def read(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        with self._engine._connections.reading() as connection:
+            return await work(SqliteTransaction(connection))
+
+    async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        result: T = self._engine._group.run(work)
+        return result
+
+    async def setup(self) -> None:
+        self._engine.migrate()
+
+    async def size_bytes(self) -> int:
+        with self._engine._connections.reading() as connection:
+            pages, unused, page_bytes = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+            )
+            return int((pages - unused) * page_bytes)
+
+
+class _LoopSqlite:
+    """The Database port of the async half: reads hop, writes wait for the shared commit."""
+
+    def __init__(self, engine: SqliteEngine) -> None:
+        self._engine = engine
+
+    async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        blocking = _BlockingSqlite(self._engine)
+        return await self._engine.hop(lambda: run_now(blocking.read(work)))
+
+    async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        engine = self._engine
+        if engine._is_given:
+            return await _BlockingSqlite(engine).write(work)
+        import asyncio
+
+        executor = engine.executor()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if engine._group.submit(work, future):
+            executor.submit(engine._group.drain)
+        return await future
+
+    async def setup(self) -> None:
+        await self._engine.hop(self._engine.migrate)
+
+    async def size_bytes(self) -> int:
+        return await self._engine.hop(lambda: run_now(_BlockingSqlite(self._engine).size_bytes()))
+
+
+def _after_fork() -> None:
+    for engine in list(_engines):
+        engine.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,239 @@
+"""Values to references and chunks, recognising what was encoded before.
+
+A list or dict is encoded item by item and its references are cut into runs. What a run was made from is
+remembered as its *proof* (chunks/recall.py); when the same channel is encoded again, runs whose proof
+still holds are reused without touching their items. A run is reused only if its chunks are known to be
+stored: recognised is not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..codec.wire import Codec
+from .cutting import INLINE_BYTES, LARGE_ITEM_BYTES, ROOT_ENTRIES, ends_run, pieces, runs
+from .digest import Digester
+from .recall import Prover, Run, Stamp
+from .refs import LIST, MAP, Inline, Node, Pieces, Ref, Tree, pack_node
+
+__all__ = ["Chunks", "Encoded", "Encoder", "array_header", "map_header"]
+
+# digest -> links, content
+Chunks = dict[bytes, tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class Encoded:
+    """One value, encoded: where it is, the chunks that are new, and the runs it is made of."""
+
+    ref: Ref
+    chunks: Chunks
+    runs: list[Run] = field(default_factory=list)
+    # Runs taken over from before, whose chunks are not among `chunks`.
+    reused: list[Run] = field(default_factory=list)
+
+
+class Encoder:
+    """Encodes values for one store: one codec, one digest key."""
+
+    def __init__(self, codec: Codec, digester: Digester, *, trust_identity: bool = False) -> None:
+        self.codec = codec
+        self.digester = digester
+        self.prover = Prover(codec, trust_identity=trust_identity)
+
+    def value(self, value: Any, path: str, before: Sequence[Run] = (), stamp: Stamp | None = None) -> Encoded:
+        """Encode one value; `before` are the runs of the channel's last value, good under `stamp`."""
+        chunks: Chunks = {}
+        kind = type(value)
+        if kind is list and value:
+            return _Sequence(self, chunks, path, LIST, value, None).encode(before, stamp)
+        if kind is dict and value and _has_text_keys(value):
+            keys = tuple(value)
+            return _Sequence(self, chunks, path, MAP, list(value.values()), keys).encode(before, stamp)
+        return Encoded(self.item(value, path, chunks), chunks)
+
+    def item(self, value: Any, path: str, chunks: Chunks) -> Ref:
+        """Encode one item, whole or cut."""
+        content = self.codec.encode(value, path)
+        if len(content) > LARGE_ITEM_BYTES and (type(value) is list or type(value) is dict):
+            nested = self.value(value, path)
+            if isinstance(nested.ref, Tree):
+                chunks.update(nested.chunks)
+                return nested.ref
+        return self.content(content, chunks)
+
+    def content(self, content: bytes, chunks: Chunks) -> Ref:
+        """The reference to an encoded item."""
+        if len(content) < INLINE_BYTES:
+            return Inline(content)
+        if len(content) > LARGE_ITEM_BYTES:
+            return Pieces(tuple(self._chunk(piece, chunks) for piece in pieces(content)))
+        return self._chunk(content, chunks)
+
+    def rebuild(self, run: Run, chunks: Chunks) -> None:
+        """The chunks of a run made again from its proof, without looking at live values."""
+        for value, content in self.prover.contents(run.proof):
+            if content is None or len(content) > LARGE_ITEM_BYTES:
+                self.item(self.codec.decode(content) if content is not None else value, "", chunks)
+            else:
+                self.content(content, chunks)
+        self._node(run, chunks)
+
+    def _chunk(self, content: bytes, chunks: Chunks) -> bytes:
+        digest = self.digester.item(content)
+        chunks[digest] = (b"", content)
+        return digest
+
+    def _node(self, run: Run, chunks: Chunks) -> bytes:
+        links, content = pack_node(Node(run.refs, run.keys), is_leaf=True)
+        digest = self.digester.node(links, content)
+        chunks[digest] = (links, content)
+        return digest
+
+    def tree(self, kind: int, made: list[Run], chunks: Chunks) -> Ref:
+        """The tree over some runs, up to a root short enough to stand in a document."""
+        if sum(len(run.refs) for run in made) <= ROOT_ENTRIES:
+            refs = tuple(ref for run in made for ref in run.refs)
+            keys = tuple(key for run in made for key in run.keys or ()) if kind == MAP else None
+            return _inlined(kind, refs, keys) or Tree(kind, 0, refs, keys)
+        level = []
+        for run in made:
+            if run.digest is None:
+                run.digest = self._node(run, chunks)
+            level.append(run.digest)
+        depth = 1
+        while len(level) > ROOT_ENTRIES:
+            above = []
+            for run_of_digests in runs(level):
+                links, content = pack_node(Node(tuple(run_of_digests)), is_leaf=False)
+                digest = self.digester.node(links, content)
+                chunks[digest] = (links, content)
+                above.append(digest)
+            level = above
+            depth += 1
+        return Tree(kind, depth, tuple(level))
+
+
+class _Sequence:
+    """The values of one list or dict on their way into runs."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        chunks: Chunks,
+        path: str,
+        kind: int,
+        values: Sequence[Any],
+        keys: tuple[str, ...] | None,
+    ) -> None:
+        self.encoder, self.chunks, self.path = encoder, chunks, path
+        self.kind, self.values, self.keys = kind, values, keys
+        self.made: list[Run] = []
+        self.reused: list[Run] = []
+        self.start = 0  # where the open run begins
+        self.refs: list[Ref] = []  # the references of the open run
+
+    def encode(self, before: Sequence[Run], stamp: Stamp | None) -> Encoded:
+        starts = _starts(before) if stamp is not None else {}
+        total = len(self.values)
+        position = 0
+        while position < total:
+            run = starts.get(position) if not self.refs else None
+            if run is not None and run.stored == stamp and self._still_holds(run, position):
+                position += len(run.refs)
+                if run is before[-1]:
+                    # The last run was open: what follows may belong to it.
+                    self.refs = list(run.refs)
+                    self.start = position - len(run.refs)
+                    self.reused.append(run)
+                    if ends_run(self.refs[-1], len(self.refs)):
+                        self._close(position, run)
+                else:
+                    self.made.append(run)
+                    self.reused.append(run)
+                    self.start = position
+                continue
+            self._encode_one(position)
+            position += 1
+        if self.refs:
+            last = before[-1] if before and self.reused and self.reused[-1] is before[-1] else None
+            self._close(total, last)
+        ref = self.encoder.tree(self.kind, self.made, self.chunks)
+        return Encoded(ref, self.chunks, self.made, self.reused)
+
+    def _still_holds(self, run: Run, position: int) -> bool:
+        end = position + len(run.refs)
+        if end > len(self.values) or (self.keys is not None and self.keys[position:end] != run.keys):
+            return False
+        return self.encoder.prover.holds(run.proof, self.values[position:end])
+
+    def _encode_one(self, position: int) -> None:
+        name = position if self.keys is None else repr(self.keys[position])
+        ref = self.encoder.item(self.values[position], f"{self.path}[{name}]", self.chunks)
+        self.refs.append(ref)
+        if ends_run(ref, len(self.refs)):
+            self._close(position + 1, None)
+
+    def _close(self, end: int, unchanged: Run | None) -> None:
+        """End the open run; one that is just what it was before keeps its proof and its digest."""
+        if unchanged is not None and len(unchanged.refs) == len(self.refs):
+            self.made.append(unchanged)
+        else:
+            keys = None if self.keys is None else self.keys[self.start : end]
+            proof = self.encoder.prover.prove(self.values[self.start : end])
+            self.made.append(Run(tuple(self.refs), keys, proof))
+        self.refs = []
+        self.start = end
+
+
+def array_header(length: int) -> bytes:
+    """The msgpack header of an array."""
+    if length < 16:
+        return bytes((0x90 | length,))
+    return b"\xdc" + length.to_bytes(2, "big") if length < 65536 else b"\xdd" + length.to_bytes(4, "big")
+
+
+def map_header(length: int) -> bytes:
+    """The msgpack header of a map."""
+    if length < 16:
+        return bytes((0x80 | length,))
+    return b"\xde" + length.to_bytes(2, "big") if length < 65536 else b"\xdf" + length.to_bytes(4, "big")
+
+
+def _starts(before: Sequence[Run]) -> dict[int, Run]:
+    found, position = {}, 0
+    for run in before:
+        found[position] = run
+        position += len(run.refs)
+    return found
+
+
+def _has_text_keys(value: dict[Any, Any]) -> bool:
+    """Whether all keys are plain text that msgpack can hold."""
+    if set(map(type, value)) != {str}:
+        return False
+    try:
+        "".join(value).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _inlined(kind: int, refs: Iterable[Ref], keys: tuple[str, ...] | None) -> Inline | None:
+    """A small list or dict as one inline item."""
+    contents = [ref.content for ref in refs if isinstance(ref, Inline)]
+    if len(contents) < len(list(refs)):
+        return None
+    if kind == LIST:
+        joined = array_header(len(contents)) + b"".join(contents)
+    else:
+        assert keys is not None
+        import ormsgpack
+
+        parts = (part for key, item in zip(keys, contents, strict=True) for part in (ormsgpack.packb(key), item))
+        joined = map_header(len(contents)) + b"".join(parts)
+    return Inline(joined) if len(joined) < INLINE_BYTES else None
+
+

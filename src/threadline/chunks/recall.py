@@ -1,0 +1,107 @@
+"""What is remembered of a run, so that it need not be encoded again.
+
+A run's *proof* shows whether values are still the ones it was made from, always by their bytes:
+
+    Fingerprint    the values packed together: the fastest, where the codec can do it exactly
+    list[bytes]    the items one by one, for everything else
+    Same           the objects themselves, where the user promised never to change them (`trust_identity`)
+
+Every proof can also give the items back, so that chunks can be sent again without looking at values that
+the program may have changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import is_
+from typing import Any, NamedTuple, Union
+
+from ..codec.wire import Codec, Fingerprint
+from .cache import BoundedCache
+
+__all__ = ["Proof", "Prover", "Recall", "Run", "Stamp"]
+
+# Under which pool and epoch chunks were last known to be stored.
+Stamp = tuple[int, int]
+
+
+class Same(NamedTuple):
+    """Values recognised by identity; held, so that no other object can take their place in memory."""
+
+    values: list[Any]
+
+
+Proof = Union[Fingerprint, list[bytes], Same]
+
+
+class Run:
+    """A run of references: a leaf of the tree, with its proof and where it is known to be stored."""
+
+    __slots__ = ("digest", "keys", "proof", "refs", "stored")
+
+    def __init__(self, refs: tuple[Any, ...], keys: tuple[str, ...] | None, proof: Proof) -> None:
+        self.refs = refs
+        self.keys = keys
+        self.proof = proof
+        self.digest: bytes | None = None
+        self.stored: Stamp | None = None
+
+    @property
+    def cost_bytes(self) -> int:
+        """About how much memory remembering this run takes."""
+        if isinstance(self.proof, Fingerprint):
+            held = len(self.proof.packed)
+        elif isinstance(self.proof, Same):
+            held = 200 * len(self.proof.values)
+        else:
+            held = sum(map(len, self.proof))
+        return held + 120 * len(self.refs)
+
+
+class Prover:
+    """Makes and checks proofs."""
+
+    def __init__(self, codec: Codec, *, trust_identity: bool) -> None:
+        self.codec = codec
+        self.trust_identity = trust_identity
+
+    def prove(self, values: Sequence[Any]) -> Proof:
+        """A proof for values that were just encoded."""
+        if self.trust_identity:
+            return Same(list(values))
+        return self.codec.exact_fingerprint(values) or [self.codec.encode(value) for value in values]
+
+    def holds(self, proof: Proof, values: Sequence[Any]) -> bool:
+        """Whether the values still encode to the bytes that the proof was made from."""
+        if isinstance(proof, Same):
+            return all(map(is_, proof.values, values))
+        if isinstance(proof, Fingerprint):
+            return self.codec.fingerprint(values) == proof
+        return all(self.codec.encode(value) == content for value, content in zip(values, proof, strict=True))
+
+    def contents(self, proof: Proof) -> Iterator[tuple[Any, bytes | None]]:
+        """The encoded items of a run; for `Same`, the values themselves to be encoded again."""
+        if isinstance(proof, Same):
+            for value in proof.values:
+                yield value, None
+        else:
+            for content in self.codec.items_of(proof) if isinstance(proof, Fingerprint) else proof:
+                yield None, content
+
+
+class Recall:
+    """The runs of each channel's last value, within a bound in bytes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self._channels: BoundedCache[tuple[str, str, str], list[Run]] = BoundedCache(limit_bytes)
+
+    def get(self, thread_id: str, namespace: str, channel: str) -> Sequence[Run]:
+        return self._channels.get((thread_id, namespace, channel)) or ()
+
+    def keep(self, thread_id: str, namespace: str, channel: str, made: list[Run]) -> None:
+        if made:
+            self._channels.put((thread_id, namespace, channel), made, sum(run.cost_bytes for run in made))
+
+    def clear(self) -> None:
+        self._channels.clear()

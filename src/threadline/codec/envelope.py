@@ -1,0 +1,85 @@
+"""What encoded bytes wear in storage: compression, then a seal.
+
+A row's `form` says what to take off: `form & 1` is zstd, `form >> 1` is the number of the sealing key,
+0 for none. Compression is tried from 2 KB up and kept where it saves a tenth: below that, decompressing
+costs more than decoding.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ..errors import Corrupt, InvalidRequest
+from .seal import Ring
+
+__all__ = ["Envelope"]
+
+_WORTH_COMPRESSING = 2048
+# No chunk or row comes near this; a frame that claims more is hostile.
+_LARGEST_CONTENT = 1 << 30
+
+
+class Envelope:
+    """Compresses and seals on the way in; opens and decompresses on the way out."""
+
+    def __init__(self, *, compression: str | None = "zstd", ring: Ring | None = None) -> None:
+        if compression not in ("zstd", None):
+            raise InvalidRequest(f"compression is 'zstd' or None, not {compression!r}")
+        self.compression = compression
+        self.ring = ring
+        # The numbers of the store's keys; filled from the store when it opens.
+        self.key_numbers: dict[str, int] = {}
+        self._local = threading.local()
+
+    def wrap(self, content: bytes, bound_to: bytes) -> tuple[int, bytes]:
+        """The form and the stored bytes of some content that belongs at `bound_to`."""
+        form = 0
+        if self.compression and len(content) >= _WORTH_COMPRESSING:
+            smaller = self._zstd("ZstdCompressor").compress(content)
+            if len(smaller) <= len(content) * 0.9:
+                form, content = 1, smaller
+        if self.ring is not None:
+            content = self.ring.seal(content, bound_to)
+            form |= self.key_numbers[self.ring.current] << 1
+        return form, content
+
+    def unwrap(self, form: int, content: bytes, bound_to: bytes) -> bytes:
+        """The content of stored bytes; plaintext is refused where encryption is on."""
+        number = form >> 1
+        if number:
+            if self.ring is None:
+                raise InvalidRequest("this store is encrypted: open it with encryption=KeyRing(…)")
+            content = self.ring.open(self._key_id(number), content, bound_to)
+        elif self.ring is not None:
+            raise Corrupt("plaintext in an encrypted store")
+        if form & 1:
+            content = self._decompress(content)
+        return content
+
+    def _key_id(self, number: int) -> str:
+        for key_id, known in self.key_numbers.items():
+            if known == number:
+                return key_id
+        raise Corrupt(f"bytes are sealed under key number {number}, which the store does not know")
+
+    def _decompress(self, content: bytes) -> bytes:
+        import zstandard
+
+        try:
+            if zstandard.frame_content_size(content) > _LARGEST_CONTENT:
+                raise Corrupt("compressed bytes claim an absurd size")
+            plain: bytes = self._zstd("ZstdDecompressor").decompress(content)
+        except zstandard.ZstdError as error:
+            raise Corrupt(f"compressed bytes are damaged ({error})") from None
+        return plain
+
+    def _zstd(self, kind: str) -> Any:
+        # Neither object may be used by two threads at once.
+        worker = getattr(self._local, kind, None)
+        if worker is None:
+            import zstandard
+
+            worker = getattr(zstandard, kind)()
+            setattr(self._local, kind, worker)
+        return worker

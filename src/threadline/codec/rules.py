@@ -1,0 +1,170 @@
+"""What stored bytes may become: the registry and the rules.
+
+A stored type is rebuilt when it is
+  1. built in (codec/builtin.py, codec/science.py),
+  2. registered by this program (`register`, `register_module`),
+  3. named by an allowlist (`with_allowlist`, `allowed_types=[…]`), or well known (codec/known.py), or
+  4. under the default rules only: a data class of a module that this process has already imported.
+`allowed_types="strict"` keeps the first three. Looking a name up reads `sys.modules` and class dicts; it
+never imports, never calls `getattr` (a module's `__getattr__` may import), never runs code of the class.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar, Union
+
+from ..errors import InvalidRequest, NotAllowed
+from .known import WELL_KNOWN
+from .shapes import Shape, shape_of
+
+__all__ = ["AllowedTypes", "Registration", "TypeRules", "class_name", "register", "register_module"]
+
+C = TypeVar("C", bound=type)
+AllowedTypes = Union[str, Iterable[Union[type, tuple[str, ...]]], None]
+
+
+@dataclass(frozen=True)
+class Registration:
+    """One class under the name its instances are stored by."""
+
+    cls: type
+    name: str
+    shape: Shape
+    version: int = 1
+    upgrade: Callable[[Any, int], Any] | None = None
+
+    @property
+    def stored_name(self) -> str:
+        return self.name if self.version == 1 else f"{self.name}@{self.version}"
+
+
+class _Registry:
+    """All registrations of the process; `generation` tells codecs that their look-ups are stale."""
+
+    def __init__(self) -> None:
+        self.by_class: dict[type, Registration] = {}
+        self.by_name: dict[str, Registration] = {}
+        self.generation = 0
+
+    def add(self, registration: Registration, aliases: Iterable[str]) -> None:
+        held = self.by_name.get(registration.name)
+        if held is not None and class_name(held.cls) != class_name(registration.cls):
+            raise InvalidRequest(f"the name {registration.name!r} already belongs to {class_name(held.cls)}")
+        self.by_class[registration.cls] = registration
+        for name in (registration.name, class_name(registration.cls), *aliases):
+            self.by_name[name] = registration
+        self.generation += 1
+
+
+registry = _Registry()
+
+
+def register(
+    cls: C,
+    *,
+    name: str | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+    version: int = 1,
+    upgrade: Callable[[Any, int], Any] | None = None,
+    aliases: Iterable[str] = (),
+) -> C:
+    """Let instances of `cls` be stored and rebuilt, under any rules; returns the class.
+
+    `encode` gives a value made of storable parts, `decode` the instance back; data classes need neither.
+    States stored under an older `version` go through `upgrade(state, stored_version)` when they are read.
+    `aliases` are names (`old.module:Class`) under which moved or renamed classes were stored before.
+    """
+    if (encode is None) != (decode is None):
+        raise InvalidRequest("register needs both encode= and decode=, or neither")
+    shape = Shape(encode, decode) if encode and decode else shape_of(cls)
+    if shape is None:
+        raise InvalidRequest(f"{class_name(cls)} is not a data class: register it with encode= and decode=")
+    if version < 1 or (name is not None and (not name or "@" in name or len(name.encode()) > 200)):
+        raise InvalidRequest("a version is at least 1; a name is 1 to 200 bytes without '@'")
+    registry.add(Registration(cls, name or class_name(cls), shape, version, upgrade), aliases)
+    return cls
+
+
+def register_module(name: str) -> list[type]:
+    """Register every data class that the module defines; returns them."""
+    module = importlib.import_module(name)
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__ and shape_of(value)
+    ]
+    for cls in found:
+        register(cls)
+    return found
+
+
+def class_name(cls: type) -> str:
+    """The name a class is stored by unless it is registered under another."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+class TypeRules:
+    """Which stored names may be rebuilt, and by which class."""
+
+    def __init__(self, allowed: AllowedTypes = None) -> None:
+        if allowed is None:
+            allowed = "strict" if _strict_by_environment() else "imported"
+        if isinstance(allowed, str) and allowed not in ("imported", "strict"):
+            raise InvalidRequest(f"allowed_types is 'imported', 'strict' or a collection of types, not {allowed!r}")
+        self.is_strict = allowed != "imported"
+        self.named = frozenset() if isinstance(allowed, str) else _names(allowed)
+
+    def with_allowlist(self, extra: Collection[Any]) -> TypeRules:
+        """These rules, and the types named."""
+        widened = TypeRules("strict" if self.is_strict else "imported")
+        widened.named = self.named | _names(extra)
+        return widened
+
+    def find(self, name: str) -> Registration:
+        """The class a stored name stands for; NotAllowed says what would make it loadable."""
+        base, _, version = name.partition("@")
+        registration = registry.by_name.get(base)
+        if registration is None:
+            registration = self._unregistered(base)
+        if version and int(version) > registration.version:
+            raise NotAllowed(f"{base} was stored as version {version}, this process knows {registration.version}")
+        return registration
+
+    def _unregistered(self, name: str) -> Registration:
+        module_name, _, qualname = name.partition(":")
+        if self.is_strict and name not in self.named and name not in WELL_KNOWN:
+            raise NotAllowed(
+                f"the stored type {name} is not allowed: threadline.register() it, or name it in allowed_types="
+            )
+        module = sys.modules.get(module_name)
+        if module is None or not qualname:
+            raise NotAllowed(
+                f"the stored type {name} is unknown here: import its module before reading, "
+                f"or register() the class under this name (aliases= for a moved class)"
+            )
+        found: Any = module
+        for part in qualname.split("."):
+            found = vars(found).get(part) if hasattr(found, "__dict__") else None
+        shape = shape_of(found) if isinstance(found, type) else None
+        if shape is None:
+            raise NotAllowed(
+                f"the stored type {name} is no data class (any more): register() it, with aliases= if it has moved"
+            )
+        return Registration(found, name, shape)
+
+
+def _names(types: Iterable[Any]) -> frozenset[str]:
+    """Stored names of classes and of LangGraph's (module, name) pairs."""
+    return frozenset(
+        class_name(entry) if isinstance(entry, type) else f"{entry[0]}:{'.'.join(entry[1:])}" for entry in types
+    )
+
+
+def _strict_by_environment() -> bool:
+    return os.environ.get("LANGGRAPH_STRICT_MSGPACK", "").lower() in ("1", "true", "yes")

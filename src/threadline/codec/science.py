@@ -1,0 +1,107 @@
+"""numpy and pandas: looked up only in processes that use them, or when stored bytes hold their arrays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import MissingExtra
+from .builtin import Builtin
+
+__all__ = ["science_builder", "science_plan"]
+
+
+def science_plan(cls: type) -> Builtin | None:
+    """How instances of a numpy or pandas class are stored; None for every other class."""
+    library = cls.__module__.partition(".")[0]
+    if library == "numpy" and "numpy" in sys.modules:
+        import numpy
+
+        if issubclass(cls, numpy.ndarray):
+            return Builtin("nd", cls, _array_state, _array)
+        if issubclass(cls, numpy.generic):
+            return Builtin("np", cls, lambda value: [value.dtype.str, value.tobytes()], _scalar)
+        if issubclass(cls, numpy.dtype):
+            return Builtin("npdtype", cls, _dtype_state, _dtype)
+    if library == "pandas" and cls.__name__ in ("DataFrame", "Series"):
+        return Builtin(f"pandas.{cls.__name__}", cls, _frame_state, _frame)
+    return None
+
+
+def science_builder(name: str) -> Callable[[Any], Any] | None:
+    """How a stored numpy or pandas name is rebuilt."""
+    return {
+        "nd": _array,
+        "np": _scalar,
+        "npdtype": _dtype,
+        "pandas.DataFrame": _frame,
+        "pandas.Series": lambda state: _frame(state).iloc[:, 0].rename(state[1]),
+    }.get(name)
+
+
+def _dtype_state(dtype: Any) -> Any:
+    return dtype.str if dtype.names is None else [list(field) for field in dtype.descr]
+
+
+def _dtype(state: Any) -> Any:
+    import numpy
+
+    if isinstance(state, str):
+        return numpy.dtype(state)
+    return numpy.dtype([(name, _dtype(kind), *map(tuple, shape)) for name, kind, *shape in state])
+
+
+def _array_state(array: Any) -> list[Any]:
+    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    if array.dtype.hasobject:
+        return ["object", list(array.shape), order, array.ravel(order=order).tolist()]
+    return [_dtype_state(array.dtype), list(array.shape), order, array.tobytes(order=order)]
+
+
+def _array(state: Any) -> Any:
+    import numpy
+
+    dtype, shape, order, content = state
+    if dtype == "object":
+        flat = numpy.empty(len(content), dtype=object)
+        for index, item in enumerate(content):
+            flat[index] = item
+    else:
+        # A copy, because a view of bytes cannot be written to and the original array could.
+        flat = numpy.frombuffer(content, dtype=_dtype(dtype)).copy()
+    return flat.reshape(shape, order=order)
+
+
+def _scalar(state: Any) -> Any:
+    import numpy
+
+    dtype, content = state
+    return numpy.frombuffer(content, dtype=numpy.dtype(dtype))[0]
+
+
+def _arrow() -> Any:
+    try:
+        import pandas
+        import pyarrow
+    except ImportError as error:
+        raise MissingExtra("storing pandas objects needs pyarrow: pip install 'threadline[pandas]'") from error
+    return pandas, pyarrow
+
+
+def _frame_state(frame: Any) -> list[Any]:
+    pandas, pyarrow = _arrow()
+    name = None
+    if isinstance(frame, pandas.Series):
+        name = frame.name
+        frame = frame.to_frame(name="value")
+    sink = pyarrow.BufferOutputStream()
+    table = pyarrow.Table.from_pandas(frame)
+    with pyarrow.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return [sink.getvalue().to_pybytes(), name]
+
+
+def _frame(state: Any) -> Any:
+    _, pyarrow = _arrow()
+    return pyarrow.ipc.open_stream(state[0]).read_all().to_pandas()

@@ -1,0 +1,77 @@
+"""The codec behind LangGraph's serializer protocol, and a reader for what its serializers wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..errors import NotAllowed
+from .legacy import revive_json, unpack_legacy
+from .rules import AllowedTypes, TypeRules
+from .wire import Codec
+
+__all__ = ["Serializer", "load_typed"]
+
+
+class Serializer:
+    """`dumps_typed` / `loads_typed` and `dumps` / `loads`, as LangGraph's serializers have them.
+
+    Reads the tags null, bytes, bytearray, json and msgpack of LangGraph too, under Threadline's rules
+    about types; pickle only when `pickle_fallback=True` asks for it.
+    """
+
+    def __init__(
+        self, *, allowed_types: AllowedTypes = None, pickle_fallback: bool = False, codec: Codec | None = None
+    ) -> None:
+        self.codec = codec or Codec(TypeRules(allowed_types), pickle_fallback=pickle_fallback)
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """The tag and the bytes of a value."""
+        if obj is None:
+            return "null", b""
+        if type(obj) is bytes:
+            return "bytes", obj
+        if type(obj) is bytearray:
+            return "bytearray", bytes(obj)
+        return "msgpack", self.codec.encode_natively(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value of a tag and its bytes."""
+        return load_typed(data, self.codec)
+
+    def dumps(self, obj: Any) -> bytes:
+        """The bytes of a value."""
+        return self.codec.encode_natively(obj)
+
+    def loads(self, data: bytes) -> Any:
+        """The value of bytes made by `dumps`."""
+        return self.codec.decode(data)
+
+    def with_msgpack_allowlist(self, extra_allowlist: Any) -> Serializer:
+        """This serializer with more types allowed, under the name LangGraph gives it."""
+        return Serializer(codec=self.codec.with_allowlist(list(extra_allowlist)))
+
+
+def load_typed(data: tuple[str, bytes], codec: Codec) -> Any:
+    """A value stored with a tag by LangGraph's serializers or by `Serializer`."""
+    tag, content = data
+    if tag == "null":
+        return None
+    if tag == "bytes":
+        return content
+    if tag == "bytearray":
+        return bytearray(content)
+    if tag == "json":
+        return json.loads(content, object_hook=lambda value: revive_json(value, codec))
+    if tag == "msgpack":
+        try:
+            return unpack_legacy(content, codec._unpack_extension)
+        except ValueError as error:
+            raise codec._why_undecodable(content, error) from None
+    if tag == "pickle":
+        if not codec.pickle_fallback:
+            raise NotAllowed("the stored value is a pickle, which can run code: Serializer(pickle_fallback=True) reads it")
+        import pickle
+
+        return pickle.loads(content)
+    raise NotAllowed(f"unknown serialization tag {tag!r}: pass the serializer that wrote it as serde=")

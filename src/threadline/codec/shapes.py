@@ -1,0 +1,240 @@
+"""Data classes taken apart and put together: pydantic models, dataclasses, enums, named tuples.
+
+Rules: taking apart reads fields; putting together sets fields and calls no code of the class (no
+constructor, no validator, no `__post_init__`). A field the class has gained takes its default, a field it
+has lost is dropped; a field without a default that is missing is an error. A class with `__del__` is not
+data: a forged instance would run it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..errors import NotAllowed
+
+__all__ = ["Shape", "shape_of"]
+
+log = logging.getLogger("threadline")
+_new = object.__new__
+_set = object.__setattr__
+_PLAIN_VALUES = (str, int, float, bool, bytes, type(None))
+
+
+class Shape(NamedTuple):
+    """How instances of one class become a plain state, and come back from one."""
+
+    state: Callable[[Any], Any]
+    build: Callable[[Any], Any]
+    # Whether the state of an ordinary instance is just its `__dict__`: such instances pack in groups.
+    is_dict: bool = False
+    # What to add to the stored name for this instance, and how to build from a name with that addition.
+    variant: Callable[[Any], str] | None = None
+    build_variant: Callable[[str], Callable[[Any], Any]] | None = None
+
+
+def shape_of(cls: type) -> Shape | None:
+    """The shape of a data class; None for every other class."""
+    if hasattr(cls, "__del__") or issubclass(cls, BaseException):
+        return None
+    if issubclass(cls, enum.Enum):
+        return _enum(cls)
+    if "__pydantic_fields__" in cls.__dict__ or hasattr(cls, "__pydantic_core_schema__"):
+        if hasattr(cls, "model_fields"):
+            return _pydantic(cls)
+    elif hasattr(cls, "__fields__") and hasattr(cls, "__fields_set__") and hasattr(cls, "__validators__"):
+        return _pydantic_v1(cls)
+    if dataclasses.is_dataclass(cls):
+        return _dataclass(cls)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return _named_tuple(cls)
+    return None
+
+
+def _pydantic(cls: Any) -> Shape:
+    fields = getattr(cls, "__pydantic_fields__", None) or cls.model_fields
+    names = frozenset(fields)
+    count = len(names)
+    has_extra = cls.model_config.get("extra") == "allow"
+    has_private = bool(cls.__private_attributes__)
+
+    def state(model: Any) -> Any:
+        values = model.__dict__
+        extra, private = model.__pydantic_extra__, model.__pydantic_private__
+        if not extra and not private and len(values) == count:
+            return values
+        kept = values if len(values) == count else {n: v for n, v in values.items() if n in names}
+        return [kept, extra or {}, private or {}]
+
+    def build(state: Any, chosen: frozenset[str] | None = None) -> Any:
+        extra: Any = {} if has_extra else None
+        private: Any = None
+        if type(state) is list:
+            state, more, private = state
+            extra = more if has_extra else None
+        if state.keys() != names:
+            state = _fitted(cls, state, names, lambda name: _pydantic_default(cls, fields[name], name))
+            chosen = None  # the mask counts fields of the class as it was
+        model = _new(cls)
+        _set(model, "__dict__", state)
+        _set(model, "__pydantic_fields_set__", set(state if chosen is None else chosen))
+        _set(model, "__pydantic_extra__", extra)
+        _set(model, "__pydantic_private__", private or (_private_defaults(cls) if has_private else None))
+        return model
+
+    if cls.__module__.startswith("langchain_core."):
+        # LangGraph's savers do not keep which fields of a message were set; asking costs as much as packing.
+        return Shape(state, build, is_dict=not has_private)
+    mask_of, chosen_of = _field_masks(sorted(fields))
+    return Shape(
+        state, build, variant=mask_of, build_variant=lambda mask: partial(build, chosen=chosen_of(mask))
+    )
+
+
+def _field_masks(names: list[str]) -> tuple[Callable[[Any], str], Callable[[str], frozenset[str]]]:
+    """Which fields of a model were set, as a short text and back; a model with all of them set has none."""
+    masks: dict[frozenset[str], str] = {}
+
+    def mask_of(model: Any) -> str:
+        chosen = model.__pydantic_fields_set__
+        if len(chosen) == len(names):
+            return ""
+        key = frozenset(chosen)
+        mask = masks.get(key)
+        if mask is None:
+            mask = masks[key] = f"?{sum(1 << i for i, name in enumerate(names) if name in key):x}"
+        return mask
+
+    def chosen_of(mask: str) -> frozenset[str]:
+        bits = int(mask, 16)
+        return frozenset(name for i, name in enumerate(names) if bits >> i & 1)
+
+    return mask_of, chosen_of
+
+
+def _pydantic_default(cls: type, field: Any, name: str) -> Any:
+    if field.is_required():
+        raise _missing_field(cls, name)
+    return field.get_default(call_default_factory=True)
+
+
+def _private_defaults(cls: Any) -> dict[str, Any] | None:
+    attributes = cls.__private_attributes__
+    if not attributes:
+        return None
+    drawn = {name: attribute.get_default() for name, attribute in attributes.items()}
+    return {name: value for name, value in drawn.items() if type(value).__name__ != "PydanticUndefinedType"}
+
+
+def _pydantic_v1(cls: Any) -> Shape:
+    fields = cls.__fields__
+    names = frozenset(fields)
+
+    def state(model: Any) -> Any:
+        return [dict(model.__dict__), sorted(model.__fields_set__)]
+
+    def build(state: Any) -> Any:
+        values, chosen = state if type(state) is list else (state, list(state))
+        if not values.keys() >= names:
+            values = {**{n: fields[n].get_default() for n in names - values.keys()}, **values}
+        model = _new(cls)
+        _set(model, "__dict__", values)
+        _set(model, "__fields_set__", set(chosen))
+        model._init_private_attributes()
+        return model
+
+    return Shape(state, build)
+
+
+def _dataclass(cls: Any) -> Shape:
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    names = frozenset(fields)
+    in_dict = not any("__slots__" in base.__dict__ for base in cls.__mro__[:-1])
+
+    def state(instance: Any) -> Any:
+        if in_dict and (values := instance.__dict__).keys() == names:
+            return values
+        return {name: getattr(instance, name) for name in fields if hasattr(instance, name)}
+
+    def default(name: str) -> Any:
+        field = fields[name]
+        if field.default is not dataclasses.MISSING:
+            return field.default
+        if field.default_factory is not dataclasses.MISSING:
+            return field.default_factory()
+        raise _missing_field(cls, name)
+
+    def build(state: Any) -> Any:
+        if state.keys() != names:
+            state = _fitted(cls, state, names, default)
+        instance = _new(cls)
+        if in_dict:
+            instance.__dict__.update(state)
+        else:
+            for name, value in state.items():
+                _set(instance, name, value)
+        return instance
+
+    return Shape(state, build)
+
+
+def _named_tuple(cls: Any) -> Shape:
+    names = cls._fields
+
+    def default(name: str) -> Any:
+        if name in cls._field_defaults:
+            return cls._field_defaults[name]
+        raise _missing_field(cls, name)
+
+    def build(state: Any) -> Any:
+        if tuple(state) != names:
+            state = _fitted(cls, state, frozenset(names), default)
+        return tuple.__new__(cls, [state[name] for name in names])
+
+    return Shape(lambda instance: dict(zip(names, instance, strict=True)), build)
+
+
+def _enum(cls: Any) -> Shape:
+    def state(member: Any) -> Any:
+        value = member._value_
+        return [member._name_, value] if type(value) in _PLAIN_VALUES else [member._name_]
+
+    def build(state: Any) -> Any:
+        name, *value = state
+        member = cls._member_map_.get(name)
+        if member is None and value:
+            member = cls._value2member_map_.get(value[0])
+            if member is None and issubclass(cls, enum.Flag) and type(value[0]) is int:
+                member = cls(value[0])
+        if member is None:
+            raise NotAllowed(f"{cls.__module__}:{cls.__qualname__} has no member {name!r} any more")
+        return member
+
+    return Shape(state, build)
+
+
+def _fitted(
+    cls: type, state: Mapping[str, Any], names: frozenset[str], default: Callable[[str], Any]
+) -> dict[str, Any]:
+    """The state of a class whose fields have changed since it was stored."""
+    lost = state.keys() - names
+    if lost:
+        log.warning(
+            "stored %s:%s has fields the class has lost: %s (dropped; threadline.register(upgrade=) can keep them)",
+            cls.__module__,
+            cls.__qualname__,
+            ", ".join(sorted(map(str, lost))),
+        )
+    kept = {name: value for name, value in state.items() if name in names}
+    return {**kept, **{name: default(name) for name in names - kept.keys()}}
+
+
+def _missing_field(cls: type, name: str) -> NotAllowed:
+    return NotAllowed(
+        f"stored {cls.__module__}:{cls.__qualname__} lacks the field {name!r}, which has no default: "
+        f"give it one, or register the class with an upgrade (threadline.register(cls, version=, upgrade=))"
+    )

@@ -1,0 +1,439 @@
+"""Python values to bytes and back: msgpack, with one extension type for everything msgpack lacks.
+
+The extension `OBJECT` holds a name and a packed state: `[length][name][state]`. Short names are built in,
+`module:Class` are data classes, others were registered; `@2` is the version of a registration and `?5` the
+set of fields that a pydantic model was given, as a bit mask in hexadecimal. Encoding has two ways to the same bytes:
+
+  fast   one call of ormsgpack, which asks back only for values it does not know;
+  slow   a walk in Python, taken when the fast way meets what msgpack cannot say natively (integers beyond
+         64 bits, lone surrogates, keys that are not text, bytearrays). It knows the path of every value,
+         so that an error names the place.
+
+Equal bytes mean equal values of equal types, which is how unchanged items are recognised. Decoding obeys
+codec/rules.py; codes 0 to 7 are LangGraph's and are read by codec/legacy.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, Protocol
+
+import ormsgpack
+
+from ..errors import Corrupt, NotAllowed, NotSerializable, ThreadlineError
+from .builtin import BUILTINS, reduce_exception
+from .rules import TypeRules, class_name, registry
+from .shapes import shape_of
+
+__all__ = ["FOREIGN", "OBJECT", "Codec", "Fingerprint", "ForeignSerializer"]
+
+OBJECT = 32
+FOREIGN = 33
+
+packb, unpackb, Ext = ormsgpack.packb, ormsgpack.unpackb, ormsgpack.Ext
+OPTIONS = (
+    ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_TUPLE
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
+_NATIVE = frozenset((str, int, float, bool, type(None), list, dict))
+_MESSAGE_OF_DEPTH = "nested deeper than 250 levels, or it contains itself"
+
+
+class ForeignSerializer(Protocol):
+    """A serializer of LangGraph's protocol, given as `serde=`."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]: ...
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any: ...
+
+
+class Fingerprint(NamedTuple):
+    """A run of values packed together: two runs with equal fingerprints have equal items."""
+
+    kinds: list[type]
+    packed: bytes
+
+
+# How values of one type are packed: the header and the state of a value. Without a header the state stands
+# for the value itself.
+_Plan = Callable[[Any], "tuple[bytes | None, Any]"]
+
+
+class Codec:
+    """Values to bytes and back, under one set of rules."""
+
+    def __init__(
+        self,
+        rules: TypeRules | None = None,
+        *,
+        foreign: ForeignSerializer | None = None,
+        pickle_fallback: bool = False,
+    ) -> None:
+        self.rules = rules or TypeRules()
+        self.foreign = foreign
+        self.pickle_fallback = pickle_fallback
+        self._forget()
+
+    def with_allowlist(self, extra: Any) -> Codec:
+        """This codec with more types allowed."""
+        widened = self.rules.with_allowlist(extra)
+        return Codec(widened, foreign=self.foreign, pickle_fallback=self.pickle_fallback)
+
+    def encode(self, value: Any, path: str = "") -> bytes:
+        """The bytes of a value; NotSerializable names the path of the part that has none."""
+        if self.foreign is not None:
+            tag, data = self.foreign.dumps_typed(value)
+            return packb(Ext(FOREIGN, _header(tag) + data))
+        return self.encode_natively(value, path)
+
+    def encode_natively(self, value: Any, path: str = "") -> bytes:
+        """The bytes of a value in Threadline's own encoding, whatever serializer was given."""
+        if self._generation != registry.generation:
+            self._forget()
+        try:
+            packed = packb(value, self._pack_object, OPTIONS)
+        except (TypeError, ValueError, RecursionError):
+            return self._encode_slowly(value, path)
+        # ormsgpack packs a bytearray as if it were bytes and does not ask; only a walk can tell.
+        if (b"\xc4" in packed or b"\xc5" in packed or b"\xc6" in packed) and self._has_mutable_bytes(value):
+            return self._encode_slowly(value, path)
+        return packed
+
+    def decode(self, data: bytes) -> Any:
+        """The value of some bytes; NotAllowed or Corrupt when it cannot or may not be rebuilt."""
+        if self._generation != registry.generation:
+            self._forget()
+        try:
+            return unpackb(data, ext_hook=self._unpack_extension)
+        except ValueError as error:
+            raise self._why_undecodable(data, error) from None
+
+    def fingerprint(self, values: Sequence[Any]) -> Fingerprint | None:
+        """The values packed in one go; None where they must be encoded one by one.
+
+        Equal to an exact fingerprint means: the values have the items that one was made from.
+        """
+        if self.foreign is not None:
+            return None
+        kinds = list(map(type, values))
+        distinct = set(kinds)
+        states: Any = values
+        if not distinct <= _NATIVE:
+            if not distinct <= self._dict_kinds.keys() and not self._learn_dict_kinds(distinct):
+                return None
+            if any([value.__pydantic_extra__ for value in values]):
+                return None
+            states = [value.__dict__ for value in values]
+        try:
+            return Fingerprint(kinds, packb(states, None, OPTIONS))
+        except (TypeError, RecursionError):
+            return None
+
+    def exact_fingerprint(self, values: Sequence[Any]) -> Fingerprint | None:
+        """A fingerprint from which the items can be made again; None where there is no such."""
+        found = self.fingerprint(values)
+        if found is None:
+            return None
+        packed, fields = found.packed, self._dict_kinds
+        for kind, value in zip(found.kinds, values, strict=True):
+            if kind not in _NATIVE and len(value.__dict__) != fields[kind]:
+                return None
+        # Bytes and bytearrays pack alike, so a fingerprint that holds either proves nothing.
+        if (b"\xc4" in packed or b"\xc5" in packed or b"\xc6" in packed) and _has_bytes(unpackb(packed)):
+            return None
+        return found
+
+    def items_of(self, fingerprint: Fingerprint) -> list[bytes]:
+        """The encoded items that an exact fingerprint stands for."""
+        return [
+            self.encode(state) if kind in _NATIVE else packb(Ext(OBJECT, _header(class_name(kind)) + packb(state)))
+            for kind, state in zip(fingerprint.kinds, unpackb(fingerprint.packed), strict=True)
+        ]
+
+    def _forget(self) -> None:
+        """Start over with what a type means, because registrations have changed."""
+        self._generation = registry.generation
+        self._builders: dict[bytes, Callable[[Any], Any]] = dict(_BUILTIN_BUILDERS)
+        self._plans: dict[type, _Plan] = dict(_BUILTIN_PLANS)
+        self._plans[set] = _plan("s", self._sorted_members)
+        self._plans[frozenset] = _plan("fs", self._sorted_members)
+        # Classes whose instances pack as their `__dict__`, with the number of their fields.
+        self._dict_kinds: dict[type, int] = {}
+
+    # -- encoding
+
+    def _pack_object(self, value: Any) -> Any:
+        plan = self._plans.get(type(value)) or self._plan_for(value)
+        header, state = plan(value)
+        return state if header is None else Ext(OBJECT, header + packb(state, self._pack_object, OPTIONS))
+
+    def _encode_slowly(self, value: Any, path: str) -> bytes:
+        try:
+            return packb(self._lower(value, path), option=OPTIONS)
+        except NotSerializable:
+            raise
+        except (TypeError, RecursionError) as error:
+            if isinstance(error, TypeError) and "ecursion" not in str(error):
+                raise NotSerializable(str(error), path=path) from None
+            raise NotSerializable(_MESSAGE_OF_DEPTH, path=path) from None
+
+    def _lower(self, value: Any, path: str) -> Any:
+        """The value made of nothing but what ormsgpack packs exactly."""
+        kind = type(value)
+        if kind is str:
+            return value if _is_utf8(value) else Ext(OBJECT, _header("u") + value.encode("utf-8", "surrogatepass"))
+        if kind is int:
+            return value if -(2**63) <= value < 2**64 else Ext(OBJECT, _header("i") + packb(hex(value)))
+        if kind in (float, bool, bytes, type(None), Ext):
+            return value
+        if kind is list:
+            return [self._lower(item, f"{path}[{i}]") for i, item in enumerate(value)]
+        if kind is dict:
+            return self._lower_dict(value, path)
+        try:
+            header, state = (self._plans.get(kind) or self._plan_for(value))(value)
+            lowered = self._lower(state, path if kind is tuple else f"{path}<{kind.__name__}>")
+        except NotSerializable as error:
+            raise error if error.path else NotSerializable(str(error), path=path) from None
+        except (TypeError, ValueError) as error:
+            raise NotSerializable(str(error), path=path) from None
+        return lowered if header is None else Ext(OBJECT, header + packb(lowered, option=OPTIONS))
+
+    def _lower_dict(self, value: dict[Any, Any], path: str) -> Any:
+        if all(type(key) is str and _is_utf8(key) for key in value):
+            return {key: self._lower(item, f"{path}[{key!r}]") for key, item in value.items()}
+        pairs = [
+            [self._lower(key, f"{path} key {key!r}"), self._lower(item, f"{path}[{key!r}]")]
+            for key, item in value.items()
+        ]
+        return Ext(OBJECT, _header("m") + packb(pairs, option=OPTIONS))
+
+    def _sorted_members(self, members: Any) -> list[Any]:
+        """Members in the order of their bytes: iteration order differs between processes."""
+        return sorted(members, key=self.encode_natively)
+
+    def _has_mutable_bytes(self, value: Any) -> bool:
+        """Whether a bytearray or memoryview is anywhere inside; level by level, which is far the fastest."""
+        level = [value]
+        while level:
+            kinds = set(map(type, level))
+            if bytearray in kinds or memoryview in kinds:
+                return True
+            below: list[Any] = []
+            if list in kinds:
+                below.extend(chain.from_iterable([item for item in level if type(item) is list]))
+            if dict in kinds:
+                below.extend(chain.from_iterable([item.values() for item in level if type(item) is dict]))
+            for kind in kinds - _NATIVE - {bytes, Ext}:
+                plan = self._plans.get(kind) or self._plan_for(next(v for v in level if type(v) is kind))
+                below.extend([plan(item)[1] for item in level if type(item) is kind])
+            level = below
+        return False
+
+    def _plan_for(self, value: Any) -> _Plan:
+        """Decide once how instances of this type are packed."""
+        cls = type(value)
+        plan = self._plan_of_class(cls)
+        if plan is None and self.pickle_fallback:
+            plan = _plan("pickle", _pickled)
+        if plan is None:
+            raise NotSerializable(
+                f"{class_name(cls)} cannot be stored: make it a dataclass or a pydantic model, "
+                f"or threadline.register() it with encode= and decode="
+            )
+        self._plans[cls] = plan
+        return plan
+
+    def _plan_of_class(self, cls: type) -> _Plan | None:
+        registration = registry.by_class.get(cls)
+        if registration is not None:
+            return _plan(registration.stored_name, registration.shape.state, registration.shape.variant)
+        if issubclass(cls, BaseException):
+            return _plan("exc", reduce_exception)
+        shape = shape_of(cls)
+        if shape is not None:
+            name = class_name(cls)
+            try:
+                self.rules.find(name)
+            except NotAllowed as error:
+                raise NotSerializable(f"it could not be loaded again: {error}") from None
+            return _plan(name, shape.state, shape.variant)
+        from .science import science_plan
+
+        found = science_plan(cls)
+        return _plan(found.name, found.state) if found else _reduction(cls)
+
+    def _learn_dict_kinds(self, kinds: set[type]) -> bool:
+        """Whether all these classes pack as their `__dict__`; remembers those that do."""
+        for kind in kinds - self._dict_kinds.keys():
+            if kind in registry.by_class or kind in _NATIVE:
+                return False
+            shape = shape_of(kind)
+            if shape is None or not shape.is_dict or kind.__private_attributes__:  # type: ignore[attr-defined]
+                return False
+            self._dict_kinds[kind] = len(kind.model_fields)  # type: ignore[attr-defined]
+        return True
+
+    # -- decoding
+
+    def _unpack_extension(self, code: int, data: bytes) -> Any:
+        if code == OBJECT:
+            end = data[0] + 1
+            name = data[1:end]
+            build = self._builders.get(name) or self._builder_for(name)
+            if name == b"u":
+                return data[end:].decode("utf-8", "surrogatepass")
+            return build(unpackb(data[end:], ext_hook=self._unpack_extension))
+        if code == FOREIGN:
+            return self._load_foreign(data)
+        from .legacy import build_legacy
+
+        return build_legacy(code, data, self)
+
+    def _builder_for(self, name: bytes) -> Callable[[Any], Any]:
+        text = name.decode()
+        from .science import science_builder
+
+        build = science_builder(text)
+        if build is None and text == "pickle" and self.pickle_fallback:
+            build = _unpickled
+        if build is None:
+            text, _, variant = text.partition("?")
+            registration = self.rules.find(text)
+            build = registration.shape.build
+            if variant and registration.shape.build_variant is not None:
+                build = registration.shape.build_variant(variant)
+            stored = int(text.partition("@")[2] or 1)
+            if stored < registration.version and registration.upgrade is not None:
+                build = _upgraded(build, registration.upgrade, stored)
+        self._builders[name] = build
+        return build
+
+    def _load_foreign(self, data: bytes) -> Any:
+        end = data[0] + 1
+        typed = (data[1:end].decode(), data[end:])
+        if self.foreign is not None:
+            return self.foreign.loads_typed(typed)
+        from .serializer import load_typed
+
+        return load_typed(typed, self)
+
+    def _why_undecodable(self, data: bytes, error: ValueError) -> Exception:
+        """The real failure: ormsgpack hides what its hook raised, so decode again and listen."""
+        failures: list[Exception] = []
+
+        def listen(code: int, payload: bytes) -> Any:
+            try:
+                return self._unpack_extension(code, payload)
+            except Exception as failure:
+                nested = self._why_undecodable(payload[payload[0] + 1 :], failure) if _hidden(failure) else failure
+                failures.append(nested)
+                raise
+
+        try:
+            unpackb(data, ext_hook=listen)
+        except ValueError:
+            pass
+        found = failures[0] if failures else error
+        return found if isinstance(found, ThreadlineError) else Corrupt(f"undecodable bytes ({found})")
+
+
+def _hidden(failure: Exception) -> bool:
+    return isinstance(failure, ValueError) and "ext_hook" in str(failure)
+
+
+def _header(name: str) -> bytes:
+    encoded = name.encode()
+    if len(encoded) > 255:
+        raise NotSerializable(f"the name {name[:60]}… is too long to store: register() the class with a short name=")
+    return bytes((len(encoded),)) + encoded
+
+
+def _plan(
+    name: str | None, state: Callable[[Any], Any], variant: Callable[[Any], str] | None = None
+) -> _Plan:
+    """A plan with one header for all values, or one for each variant that the values' class knows."""
+    header = None if name is None else _header(name)
+    if variant is None:
+        return lambda value: (header, state(value))
+    assert name is not None
+    headers: dict[str, bytes] = {}
+
+    def varied(value: Any) -> tuple[bytes, Any]:
+        suffix = variant(value)
+        found = headers.get(suffix)
+        if found is None:
+            found = headers[suffix] = _header(name + suffix)
+        return found, state(value)
+
+    return varied
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _has_bytes(value: Any) -> bool:
+    if type(value) is list:
+        return any(map(_has_bytes, value))
+    return any(map(_has_bytes, value.values())) if type(value) is dict else type(value) is bytes
+
+
+def _reduction(cls: type) -> _Plan | None:
+    """Subclasses of basic types are stored as the basic type, as LangGraph's savers do."""
+    for base in cls.__mro__[1:]:
+        if base in _REDUCERS:
+            return _plan(None, _REDUCERS[base])
+        if base in _BUILTIN_PLANS and cls.__module__.partition(".")[0] != "pandas":
+            return _BUILTIN_PLANS[base]
+    return None
+
+
+def _upgraded(
+    build: Callable[[Any], Any], upgrade: Callable[[Any, int], Any], stored: int
+) -> Callable[[Any], Any]:
+    return lambda state: build(upgrade(state, stored))
+
+
+def _pickled(value: Any) -> bytes:
+    import pickle
+
+    return pickle.dumps(value)
+
+
+def _unpickled(data: bytes) -> Any:
+    import pickle
+
+    return pickle.loads(data)
+
+
+_REDUCERS: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    bytes: lambda value: bytes(memoryview(value)),
+    list: list,
+    dict: dict,
+    set: set,
+    frozenset: frozenset,
+}
+
+_BUILTIN_PLANS: dict[type, _Plan] = {row.type: _plan(row.name, row.state) for row in BUILTINS}
+_BUILTIN_BUILDERS: dict[bytes, Callable[[Any], Any]] = {
+    **{row.name.encode(): row.build for row in BUILTINS},
+    b"s": set,
+    b"fs": frozenset,
+    b"i": lambda text: int(text, 16),
+    b"m": lambda pairs: {key: value for key, value in pairs},
+    b"u": str,
+}
+

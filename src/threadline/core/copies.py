@@ -1,0 +1,70 @@
+"""Copying threads: the rows are written again under the new thread, the chunks are shared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..backends.port import Applied, Backend, Change, CheckpointRow, Found, Query, WriteRow
+from ..errors import InvalidRequest, NotFound, Unavailable
+from .documents import checkpoint_place, write_place
+from .tools import Tools
+
+__all__ = ["copy_thread", "resealed", "resealed_write"]
+
+_PAGE = 256
+_TRIES = 8
+
+
+async def copy_thread(backend: Backend, tools: Tools, source: str, target: str, now: float) -> None:
+    """A new thread with all checkpoints and writes of another; no chunk is copied.
+
+    Raises NotFound without a source and Conflict when the target lives.
+    """
+    await tools.open(backend)
+    if source == target:
+        raise InvalidRequest("a thread cannot be copied onto itself")
+    for _ in range(_TRIES):
+        origin = await backend.thread(source)
+        if origin is None or origin.status == "deleted":
+            raise NotFound(f"there is no thread {source!r} to copy")
+        change = Change(thread_id=target, now=now, stamp=(origin.pool, origin.epoch), joins=source)
+        checkpoints: list[CheckpointRow] = []
+        writes: list[WriteRow] = []
+        query = Query(thread_id=source, limit=_PAGE)
+        while True:
+            page = await backend.page(query)
+            for found in page:
+                checkpoints.append(resealed(tools, found, target))
+                writes.extend(resealed_write(tools, found, write, target) for write in found.writes)
+            if len(page) < query.limit:
+                break
+            query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+        change.checkpoints, change.writes = checkpoints, writes
+        [outcome] = await backend.apply([change])
+        if isinstance(outcome, Applied):
+            tools.see(target, outcome.stamp)
+            return
+    raise Unavailable(f"thread {source!r} was pruned again and again while it was copied; try again")
+
+
+def resealed(tools: Tools, found: Found, target: str) -> CheckpointRow:
+    """A checkpoint's row for another thread: what is sealed for one place is sealed anew for the other."""
+    row, envelope = found.row, tools.envelope
+    if envelope.ring is None:
+        return row
+
+    def reseal(form: int, data: bytes, part: str) -> tuple[int, bytes]:
+        content = envelope.unwrap(form, data, checkpoint_place(found.thread_id, row.namespace, row.id, part))
+        return envelope.wrap(content, checkpoint_place(target, row.namespace, row.id, part))
+
+    form, document = reseal(row.form, row.document, "document")
+    metadata_form, metadata = reseal(row.metadata_form, row.metadata, "metadata")
+    return row._replace(form=form, document=document, metadata_form=metadata_form, metadata=metadata)
+
+
+def resealed_write(tools: Tools, found: Found, write: WriteRow, target: str) -> WriteRow:
+    if tools.envelope.ring is None:
+        return write
+    content = tools.envelope.unwrap(write.form, write.data, write_place(found.thread_id, write))
+    form, data = tools.envelope.wrap(content, write_place(target, write))
+    return write._replace(form=form, data=data)

@@ -1,0 +1,198 @@
+"""A checkpoint as a row: the document holds the truth, the other columns are an index of what fits.
+
+The document is a list in the codec's encoding: `[v, ts, channels, versions_seen, updated_channels, other]`,
+where `channels` maps a name to `[version, reference]` and a channel without a value has `[version]`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..backends.port import CheckpointRow, Found, WriteRow
+from ..chunks.refs import Ref, pack_refs, unpack_refs
+from ..codec.envelope import Envelope
+from ..codec.wire import Codec
+from ..errors import Corrupt
+from ..versions import Version
+
+__all__ = [
+    "ABSENT",
+    "Document",
+    "Draft",
+    "Roots",
+    "can_search",
+    "checkpoint_place",
+    "draft",
+    "log_damage",
+    "name_of",
+    "read_document",
+    "read_metadata",
+    "searchable",
+    "write_place",
+    "write_row",
+]
+
+log = logging.getLogger("threadline")
+# Marks a key that the checkpoint did not have, where None is a value.
+ABSENT = False
+_STANDARD_KEYS = frozenset(
+    ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")
+)
+_OWN_COLUMNS = frozenset(("step", "source", "run_id"))
+_LONGEST_INDEXED = 512
+
+
+class Roots(NamedTuple):
+    """The channels of a checkpoint: their versions, and where their values are."""
+
+    versions: dict[str, Version]
+    refs: dict[str, Ref]
+
+    def has(self, name: str, version: Any) -> bool:
+        """Whether the channel has a value of just this version."""
+        return name in self.refs and self.versions.get(name) == version
+
+
+class Document(NamedTuple):
+    """What a checkpoint says, with references in place of values."""
+
+    v: int
+    ts: str
+    roots: Roots
+    versions_seen: dict[str, dict[str, Version]]
+    updated_channels: Any
+    other: dict[str, Any]
+
+
+class Draft(NamedTuple):
+    """A checkpoint on its way into a row: everything but the channels is encoded already."""
+
+    head: bytes  # v and ts
+    tail: bytes  # versions_seen, updated_channels, other
+    described: bytes  # the metadata
+    metadata: Mapping[str, Any]  # the same, for the index columns
+
+
+def checkpoint_place(thread_id: str, namespace: str, checkpoint_id: str, part: str) -> bytes:
+    """What a checkpoint's seal is bound to."""
+    return "\0".join((part, thread_id, namespace, checkpoint_id)).encode(errors="surrogatepass")
+
+
+def write_place(thread_id: str, write: WriteRow) -> bytes:
+    """What a pending write's seal is bound to."""
+    parts = ("write", thread_id, write.namespace, write.checkpoint_id, write.task_id, str(write.index), write.channel)
+    return "\0".join(parts).encode(errors="surrogatepass")
+
+
+def draft(checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], codec: Codec) -> Draft:
+    """Encode what does not depend on the parent; NotSerializable names the path."""
+    encode = codec.encode_natively
+    other = {key: checkpoint[key] for key in checkpoint if key not in _STANDARD_KEYS}
+    tail = (
+        encode(dict(checkpoint.get("versions_seen", {})), "versions_seen")
+        + encode(checkpoint.get("updated_channels", ABSENT), "updated_channels")
+        + encode(other, "checkpoint")
+    )
+    head = encode(checkpoint.get("v", 1)) + encode(checkpoint["ts"], "ts")
+    return Draft(head, tail, encode(metadata, "metadata"), metadata)
+
+
+def write_row(
+    drafted: Draft,
+    roots: Roots,
+    *,
+    thread_id: str,
+    key: tuple[str, str],
+    parent: str | None,
+    now: float,
+    codec: Codec,
+    envelope: Envelope,
+    indexed: tuple[str, ...] | None,
+) -> CheckpointRow:
+    """The row of a checkpoint; `key` is its namespace and id."""
+    links, packed = pack_refs(roots.refs)
+    # In the order of the links: channels with values first, as they were packed.
+    channels: dict[str, list[Any]] = {name: [roots.versions.get(name), ref] for name, ref in packed.items()}
+    for name, version in roots.versions.items():
+        if name not in channels:
+            channels[name] = [version]
+    content = b"\x96" + drafted.head + codec.encode_natively(channels, "channels") + drafted.tail
+    form, stored = envelope.wrap(content, checkpoint_place(thread_id, *key, "document"))
+    metadata_form, described = envelope.wrap(drafted.described, checkpoint_place(thread_id, *key, "metadata"))
+    metadata = drafted.metadata
+    step, source, run_id = metadata.get("step"), metadata.get("source"), metadata.get("run_id")
+    return CheckpointRow(
+        *key,
+        parent,
+        links,
+        form,
+        stored,
+        metadata_form,
+        described,
+        step if isinstance(step, int) and abs(step) < 2**62 else None,
+        source if isinstance(source, str) and source.isprintable() else None,
+        run_id if isinstance(run_id, str) and run_id.isprintable() else None,
+        now,
+        searchable(metadata, indexed),
+    )
+
+
+def read_document(found: Found, codec: Codec, envelope: Envelope) -> Document:
+    """The document of a row; Corrupt names the checkpoint."""
+    row = found.row
+    place = checkpoint_place(found.thread_id, row.namespace, row.id, "document")
+    try:
+        v, ts, channels, seen, updated, other = codec.decode(envelope.unwrap(row.form, row.document, place))
+        order = {name: entry[1] for name, entry in channels.items() if len(entry) > 1}
+        refs = unpack_refs(row.links, order)
+        versions = {name: entry[0] for name, entry in channels.items() if entry[0] is not None}
+        return Document(v, ts, Roots(versions, refs), seen, updated, other)
+    except (Corrupt, ValueError, TypeError, AttributeError) as error:
+        raise Corrupt(f"{name_of(found)}: the document is damaged ({error})") from error
+
+
+def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, Any]:
+    """The metadata of a row."""
+    row = found.row
+    place = checkpoint_place(found.thread_id, row.namespace, row.id, "metadata")
+    try:
+        metadata: dict[str, Any] = codec.decode(envelope.unwrap(row.metadata_form, row.metadata, place))
+        return metadata
+    except Corrupt as error:
+        raise Corrupt(f"{name_of(found)}: the metadata is damaged ({error})") from error
+
+
+def log_damage(damage: Corrupt) -> None:
+    """Say that a damaged row was left out of a list."""
+    log.error("%s; it is left out of the list", damage)
+
+
+def name_of(found: Found) -> str:
+    """A checkpoint as errors name it."""
+    where = f" in {found.row.namespace!r}" if found.row.namespace else ""
+    return f"thread {found.thread_id!r}, checkpoint {found.row.id}{where}"
+
+
+def searchable(metadata: Mapping[str, Any], only: tuple[str, ...] | None) -> str | None:
+    """The JSON by which a database can look for checkpoints: plain values only, and only some keys if so told."""
+    fitting = {
+        key: value
+        for key, value in metadata.items()
+        if key not in _OWN_COLUMNS and (only is None or key in only) and can_search(key, value)
+    }
+    return json.dumps(fitting, separators=(",", ":"), ensure_ascii=True) if fitting else None
+
+
+def can_search(key: Any, value: Any) -> bool:
+    """Whether a database compares this value as Python does."""
+    if not isinstance(key, str) or not key.replace("_", "").replace("-", "").isalnum() or not key.isascii():
+        return False
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_INDEXED and value.isprintable()
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and abs(value) < 2**53

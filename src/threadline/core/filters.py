@@ -1,0 +1,107 @@
+"""Filters over metadata: equality, nested keys, and operators. Pure; every backend's rows go through here.
+
+    {"source": "loop"}                    equal
+    {"user.plan": "pro"}                  a key with a dot, or a path into nested dicts
+    {"step": {"$gte": 3, "$lt": 10}}      $eq $ne $gt $gte $lt $lte $in $exists
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import InvalidRequest
+from .documents import can_search
+
+__all__ = ["check_filter", "database_hints", "matches"]
+
+# Keys are bound, never pasted; this keeps queries readable and refuses what can only be an attack.
+_KEY = re.compile(r"[\w.\-:/@ ]{1,200}")
+_MISSING = object()
+
+
+def check_filter(filter: Any) -> dict[str, Any]:
+    """A filter that is well formed; an empty one for None."""
+    if filter is None:
+        return {}
+    if not isinstance(filter, Mapping):
+        raise InvalidRequest(f"a filter is a dict, not {type(filter).__name__}")
+    for key, wanted in filter.items():
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
+            raise InvalidRequest(f"the filter key {key!r} is not a metadata key (letters, digits, . - _ : / @)")
+        if _is_operators(wanted):
+            for name, operand in wanted.items():
+                if name not in _OPERATORS:
+                    raise InvalidRequest(f"the filter operator {name!r} is unknown; there are {', '.join(_OPERATORS)}")
+                if name == "$in" and not isinstance(operand, (list, tuple, set, frozenset)):
+                    raise InvalidRequest("$in takes a list")
+    return dict(filter)
+
+
+def matches(metadata: Mapping[str, Any], filter: Mapping[str, Any]) -> bool:
+    """Whether the metadata is what the filter asks for."""
+    for key, wanted in filter.items():
+        value = _look_up(metadata, key)
+        if _is_operators(wanted):
+            if not all(_OPERATORS[name](value, operand) for name, operand in wanted.items()):
+                return False
+        elif (None if value is _MISSING else value) != wanted:
+            return False
+    return True
+
+
+def database_hints(filter: Mapping[str, Any], indexed: tuple[str, ...] | None) -> tuple[tuple[str, Any], ...]:
+    """The part of a filter that a database can check exactly; the rest is checked here."""
+    hints = []
+    for key, wanted in filter.items():
+        if _is_operators(wanted) and set(wanted) == {"$eq"}:
+            wanted = wanted["$eq"]
+        if key in ("source", "run_id") and isinstance(wanted, str):
+            hints.append((key, wanted))
+        elif key == "step" and type(wanted) is int and abs(wanted) < 2**62:
+            hints.append((key, wanted))
+        elif (indexed is None or key in indexed) and key not in ("step", "source", "run_id") and can_search(key, wanted):
+            hints.append((key, wanted))
+    return tuple(hints)
+
+
+def _look_up(metadata: Mapping[str, Any], key: str) -> Any:
+    if key in metadata:
+        return metadata[key]
+    found: Any = metadata
+    for part in key.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return _MISSING
+        found = found[part]
+    return found
+
+
+def _is_operators(wanted: Any) -> bool:
+    return isinstance(wanted, Mapping) and any(isinstance(name, str) and name.startswith("$") for name in wanted)
+
+
+def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """A comparison that is false, not an error, between values that do not compare."""
+
+    def check(value: Any, operand: Any) -> bool:
+        if value is _MISSING:
+            return False
+        try:
+            return bool(compare(value, operand))
+        except TypeError:
+            return False
+
+    return check
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": lambda value, operand: (None if value is _MISSING else value) == operand,
+    "$ne": lambda value, operand: (None if value is _MISSING else value) != operand,
+    "$gt": _compared(lambda value, operand: value > operand),
+    "$gte": _compared(lambda value, operand: value >= operand),
+    "$lt": _compared(lambda value, operand: value < operand),
+    "$lte": _compared(lambda value, operand: value <= operand),
+    "$in": lambda value, operand: value is not _MISSING and any(value == one for one in operand),
+    "$exists": lambda value, operand: (value is not _MISSING) is bool(operand),
+}

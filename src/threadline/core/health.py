@@ -1,0 +1,123 @@
+"""Figures and probes: what the store holds, what sharing saves, whether it answers."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from ..backends.port import Backend
+from ..chunks.digest import split_links
+from ..errors import ThreadlineError, Unavailable
+
+__all__ = ["Health", "Stats", "probe", "take_stats"]
+
+_PAGE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """The store in figures."""
+
+    threads: int
+    checkpoints: int
+    writes: int
+    chunks: int
+    # What the store takes: the pages in use of the database, or the records in memory.
+    bytes_stored: int
+    # What the same checkpoints would take if each held its whole state.
+    bytes_without_sharing: int
+    mean_checkpoint_bytes: float
+    # Checkpoints made in each of the last 24 hours; the first is the hour up to now.
+    checkpoints_per_hour: tuple[int, ...]
+    busiest_threads: tuple[tuple[str, int], ...]
+
+    @property
+    def bytes_saved(self) -> int:
+        """What sharing saves."""
+        return max(0, self.bytes_without_sharing - self.bytes_stored)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether the store took, returned and removed a record, and how long that took."""
+
+    ok: bool
+    latency_seconds: float
+    error: str | None = None
+
+
+async def take_stats(backend: Backend, now: float) -> Stats:
+    """Figures over the whole store; reads every chunk's links, but no data."""
+    figures = await backend.summary(now)
+    whole = await _bytes_without_sharing(backend)
+    return Stats(
+        threads=figures.threads,
+        checkpoints=figures.checkpoints,
+        writes=figures.writes,
+        chunks=figures.chunks,
+        bytes_stored=await backend.size_bytes(),
+        bytes_without_sharing=whole,
+        mean_checkpoint_bytes=whole / figures.checkpoints if figures.checkpoints else 0.0,
+        checkpoints_per_hour=tuple(figures.recent_hours.get(hour, 0) for hour in range(24)),
+        busiest_threads=tuple(figures.busiest),
+    )
+
+
+async def probe(backend: Backend) -> Health:
+    """Write, read and remove a record; the error is told, not raised."""
+    started = time.perf_counter()
+    key, value = f"probe-{os.urandom(8).hex()}", os.urandom(16)
+    try:
+        await backend.swap_meta(key, None, value)
+        returned = await backend.get_meta(key)
+        removed = await backend.swap_meta(key, value, None)
+        if returned != value or not removed:
+            raise Unavailable("the store returned another record than it was given")
+    except ThreadlineError as error:
+        return Health(ok=False, latency_seconds=time.perf_counter() - started, error=f"{type(error).__name__}: {error}")
+    return Health(ok=True, latency_seconds=time.perf_counter() - started)
+
+
+async def _bytes_without_sharing(backend: Backend) -> int:
+    pools: set[int] = set()
+    after = ""
+    while True:
+        page = await backend.threads(after, _PAGE)
+        pools.update(thread.pool for thread in page)
+        if len(page) < _PAGE:
+            break
+        after = page[-1].thread_id
+    total = 0
+    for pool in pools:
+        sizes = await _subtree_sizes(backend, pool)
+        for links, own in await backend.root_sizes(pool):
+            total += own + sum(sizes.get(digest, 0) for digest in split_links(links))
+    return total
+
+
+async def _subtree_sizes(backend: Backend, pool: int) -> dict[bytes, int]:
+    """For each chunk of a pool, its bytes and those of everything below it."""
+    links: dict[bytes, bytes] = {}
+    sizes: dict[bytes, int] = {}
+    after = b""
+    while True:
+        page = await backend.chunk_sizes(pool, after, _PAGE)
+        for digest, below, size in page:
+            links[digest] = below
+            sizes[digest] = size
+        if len(page) < _PAGE:
+            break
+        after = page[-1][0]
+    whole: dict[bytes, int] = {}
+
+    def weigh(digest: bytes) -> int:
+        # Trees are a handful of levels deep, whatever their width.
+        if digest not in whole:
+            below = split_links(links.get(digest, b""))
+            whole[digest] = sizes.get(digest, 0) + sum(map(weigh, below))
+        return whole[digest]
+
+    for digest in sizes:
+        weigh(digest)
+    return whole

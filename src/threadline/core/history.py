@@ -1,0 +1,220 @@
+"""Along a thread: the checkpoints that match, the history of one channel, the chain of a delta channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from ..backends.port import Backend, Found, Query
+from ..chunks.read import Pile
+from ..chunks.refs import Ref
+from ..errors import InvalidRequest
+from ..model import DeltaChannelHistory, PendingWrite
+from ..versions import Version
+from .documents import read_document, read_metadata
+from .filters import check_filter, database_hints, matches
+from .reading import Read, Rows, _write_ref, read_page, value_of
+from .requests import Place, place_of, text_id
+from .tools import Tools
+
+__all__ = [
+    "ChannelVersion",
+    "Search",
+    "channel_versions",
+    "decode_delta_history",
+    "delta_history",
+    "next_rows",
+    "search",
+]
+
+# Pages grow: most callers leave a list at its first item, the others want it all.
+_FIRST_PAGE, _LARGEST_PAGE = 8, 256
+_CHAIN_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelVersion:
+    """One value a channel had, and the checkpoint that brought it."""
+
+    version: Version
+    checkpoint_id: str
+    ts: str
+    step: int | None
+    value: Any
+    config: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Search:
+    """A list in progress: the next query, the filter, and how many more are wanted."""
+
+    query: Query
+    filter: dict[str, Any]
+    left: int | None
+    is_over: bool = False
+
+
+def search(
+    tools: Tools,
+    config: Mapping[str, Any] | None,
+    filter: Mapping[str, Any] | None,
+    before: Mapping[str, Any] | None,
+    limit: int | None,
+) -> Search:
+    """Check what a caller wants listed."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+        raise InvalidRequest(f"limit must be an integer or None, not {limit!r}")
+    checked = check_filter(filter)
+    thread_id = namespace = checkpoint_id = None
+    if config is not None:
+        thread_id, _, checkpoint_id = place_of(config)
+        namespace = config["configurable"].get("checkpoint_ns")
+    until = None
+    if before is not None:
+        named = (before.get("configurable") or {}).get("checkpoint_id")
+        until = text_id(named, "checkpoint_id of before") if named else None
+    query = Query(
+        thread_id=thread_id,
+        namespace=namespace,
+        checkpoint_id=checkpoint_id,
+        before=until,
+        equals=database_hints(checked, tools.indexed),
+        limit=_FIRST_PAGE if limit is None else min(max(limit, 1), _LARGEST_PAGE),
+    )
+    return Search(query, checked, limit, is_over=limit is not None and limit <= 0)
+
+
+async def next_rows(backend: Backend, tools: Tools, searched: Search) -> list[tuple[Read, dict[str, Any]]]:
+    """The next matches with their metadata; moves the search on. Empty pages are skipped."""
+    while not searched.is_over:
+        rows: Rows = await read_page(backend, tools, searched.query)
+        if rows.after is None:
+            searched.is_over = True
+        size = min(searched.query.limit * 4, _LARGEST_PAGE)
+        searched.query = replace(searched.query, after=rows.after, limit=size)
+        described = ((read, read_metadata(read.found, tools.codec, tools.envelope)) for read in rows.reads)
+        found = [(read, metadata) for read, metadata in described if matches(metadata, searched.filter)]
+        if searched.left is not None:
+            found = found[: searched.left]
+            searched.left -= len(found)
+            searched.is_over = searched.is_over or searched.left == 0
+        if found:
+            return found
+    return []
+
+
+async def channel_versions(
+    backend: Backend, tools: Tools, place: Place, channel: str, limit: int | None
+) -> list[ChannelVersion]:
+    """The values a channel had, newest first, each at the checkpoint that brought it."""
+    await tools.open(backend)
+    query = Query(thread_id=place.thread_id, namespace=place.namespace, limit=_LARGEST_PAGE, with_writes=False)
+    brought: dict[Any, Found] = {}  # the oldest checkpoint of each version wins
+    roots: dict[Any, tuple[Ref, str]] = {}
+    while True:
+        page = await backend.page(query)
+        for found in page:
+            document = read_document(found, tools.codec, tools.envelope)
+            version = document.roots.versions.get(channel)
+            if version is None or channel not in document.roots.refs:
+                continue
+            brought[version] = found
+            roots[version] = (document.roots.refs[channel], document.ts)
+        if len(page) < query.limit or (limit is not None and len(brought) > limit):
+            break
+        query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+    return await _values_of(backend, tools, brought, roots, limit)
+
+
+async def _values_of(
+    backend: Backend,
+    tools: Tools,
+    brought: dict[Any, Found],
+    roots: dict[Any, tuple[Ref, str]],
+    limit: int | None,
+) -> list[ChannelVersion]:
+    wanted = list(brought)[:limit]
+    pile = Pile()
+    if wanted:
+        pool = brought[wanted[0]].pool
+        await tools.reader.gather(pool, [roots[v][0] for v in wanted], partial(backend.chunks, pool), pile)
+    versions = []
+    for version in wanted:
+        found, (ref, ts) = brought[version], roots[version]
+        config = {
+            "thread_id": found.thread_id,
+            "checkpoint_ns": found.row.namespace,
+            "checkpoint_id": found.row.id,
+        }
+        read = Read(found, read_document(found, tools.codec, tools.envelope), [], pile, [])
+        value = value_of(tools, read, ref, "its channel")
+        versions.append(ChannelVersion(version, found.row.id, ts, found.row.step, value, {"configurable": config}))
+    return versions
+
+
+async def delta_history(
+    backend: Backend, tools: Tools, place: Place, channels: Sequence[str]
+) -> list[tuple[str, list[tuple[Read, Any, Ref]], tuple[Read, Ref] | None]]:
+    """Per channel: its writes along the parent chain, nearest first, and the value they start from.
+
+    The target's own writes are not part of it. The chain is walked in one query per 200 ancestors.
+    """
+    await tools.open(backend)
+    target = await backend.find(*place, with_writes=False)
+    collected: dict[str, list[tuple[Found, Any, Ref]]] = {channel: [] for channel in channels}
+    seeds: dict[str, tuple[Found, Ref]] = {}
+    current = target.row.parent if target is not None else None
+    while current is not None and len(seeds) < len(collected):
+        chain = await backend.chain(place.thread_id, place.namespace, current, _CHAIN_PAGE)
+        for found in chain:
+            document = read_document(found, tools.codec, tools.envelope)
+            for write in reversed(found.writes):
+                if write.channel in collected and write.channel not in seeds:
+                    collected[write.channel].append((found, write, _write_ref(tools, found, write)))
+            for channel in collected.keys() - seeds.keys():
+                if channel in document.roots.refs:
+                    seeds[channel] = (found, document.roots.refs[channel])
+        current = chain[-1].row.parent if len(chain) == _CHAIN_PAGE else None
+    return await _gathered(backend, tools, collected, seeds)
+
+
+async def _gathered(
+    backend: Backend,
+    tools: Tools,
+    collected: dict[str, list[tuple[Found, Any, Ref]]],
+    seeds: dict[str, tuple[Found, Ref]],
+) -> list[tuple[str, list[tuple[Read, Any, Ref]], tuple[Read, Ref] | None]]:
+    refs = [ref for entries in collected.values() for _, _, ref in entries] + [ref for _, ref in seeds.values()]
+    pile = Pile()
+    places = [found for entries in collected.values() for found, _, _ in entries] + [f for f, _ in seeds.values()]
+    if places:
+        pool = places[0].pool
+        await tools.reader.gather(pool, refs, partial(backend.chunks, pool), pile)
+
+    def read(found: Found) -> Read:
+        return Read(found, None, [], pile, [])  # type: ignore[arg-type]
+
+    return [
+        (
+            channel,
+            [(read(found), write, ref) for found, write, ref in entries],
+            (read(seeds[channel][0]), seeds[channel][1]) if channel in seeds else None,
+        )
+        for channel, entries in collected.items()
+    ]
+
+
+def decode_delta_history(tools: Tools, collected: Any) -> dict[str, DeltaChannelHistory]:
+    """The histories that `delta_history` found, decoded, writes oldest first."""
+    histories: dict[str, DeltaChannelHistory] = {}
+    for channel, entries, seed in collected:
+        writes: list[PendingWrite] = [
+            (write.task_id, channel, value_of(tools, read, ref, f"a write of channel {channel!r}"))
+            for read, write, ref in reversed(entries)
+        ]
+        histories[channel] = {"writes": writes}
+        if seed is not None:
+            histories[channel]["seed"] = value_of(tools, seed[0], seed[1], f"channel {channel!r}")
+    return histories

@@ -1,0 +1,43 @@
+"""A lease on a thread, across processes: it renews while it is held and expires when its holder dies.
+
+A record of the store names the holder and when the lease ends. It is taken and renewed by compare and
+swap, so two holders can never both believe they have it before it expires.
+"""
+
+from __future__ import annotations
+
+import os
+
+import ormsgpack
+
+from ..backends.port import Backend
+
+__all__ = ["lease_key", "release", "take"]
+
+
+def lease_key(thread_id: str) -> str:
+    """The name of a thread's lease record."""
+    return f"lease:{thread_id}"
+
+
+async def take(
+    backend: Backend, thread_id: str, ttl_seconds: float, now: float, token: bytes | None
+) -> bytes | None:
+    """Take or renew a lease; the token that proves it, or None while another holds it."""
+    key = lease_key(thread_id)
+    current = await backend.get_meta(key)
+    if current is not None:
+        holder, ends = ormsgpack.unpackb(current)
+        if holder != token and ends > now:
+            return None
+    token = token or os.urandom(16)
+    record = ormsgpack.packb([token, now + ttl_seconds])
+    return token if await backend.swap_meta(key, current, record) else None
+
+
+async def release(backend: Backend, thread_id: str, token: bytes) -> None:
+    """Give a lease back; nothing happens when it was lost meanwhile."""
+    key = lease_key(thread_id)
+    current = await backend.get_meta(key)
+    if current is not None and ormsgpack.unpackb(current)[0] == token:
+        await backend.swap_meta(key, current, None)

@@ -1,0 +1,194 @@
+"""Checkpoints read back: one by its place, or page by page; bytes at once, values when looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import ormsgpack
+
+from ..backends.port import Backend, Found, Query, WriteRow
+from ..chunks.lazy import LazyValues
+from ..chunks.read import Pile
+from ..chunks.refs import Ref, unpack_refs
+from ..errors import Corrupt, NotAllowed, NotFound
+from ..model import TASKS, CheckpointTuple, PendingWrite
+from ..versions import next_version, sort_key
+from .documents import ABSENT, Document, log_damage, name_of, read_document, read_metadata, write_place
+from .requests import Place
+from .tools import Tools
+
+__all__ = ["Read", "Rows", "read_one", "read_page", "to_tuple", "value_of"]
+
+_RETRIES = 5
+
+
+class Read(NamedTuple):
+    """A checkpoint with everything its values are made of."""
+
+    found: Found
+    document: Document
+    writes: list[tuple[WriteRow, Ref]]
+    pile: Pile
+    # Sends of the parent, for the formats that kept them there.
+    sends: list[tuple[WriteRow, Ref]]
+
+
+@dataclass(slots=True)
+class Rows:
+    """One page of a list: what was read, and where the next page begins."""
+
+    reads: list[Read]
+    after: tuple[str, str, str] | None
+
+
+async def read_one(backend: Backend, tools: Tools, place: Place) -> Read | None:
+    """The checkpoint at a place; None when there is none."""
+    await tools.open(backend)
+    for _ in range(_RETRIES):
+        found = await backend.find(*place)
+        if found is None:
+            return None
+        read = (await _complete(backend, tools, [found], strict=True))[0]
+        if not read.pile.damaged:
+            return read
+        # Chunks may be gone because the checkpoint was deleted after its row was read.
+        if await backend.find(place.thread_id, place.namespace, found.row.id, with_writes=False) is not None:
+            return read
+        if place.checkpoint_id is not None:
+            raise NotFound(f"{name_of(found)} was deleted while it was read")
+    raise NotFound(f"thread {place.thread_id!r}: its checkpoints were deleted while they were read")
+
+
+async def read_page(backend: Backend, tools: Tools, query: Query) -> Rows:
+    """The next checkpoints of a query, with the bytes of their values; each chunk is fetched once."""
+    await tools.open(backend)
+    page = await backend.page(query)
+    after = (page[-1].row.id, page[-1].thread_id, page[-1].row.namespace) if len(page) == query.limit else None
+    return Rows(await _complete(backend, tools, page, strict=False), after)
+
+
+async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict: bool) -> list[Read]:
+    """Documents and references of some rows, then all their chunks, pool by pool."""
+    reads: list[Read] = []
+    piles: dict[int, tuple[Pile, list[Ref]]] = {}
+    for found in page:
+        try:
+            document = read_document(found, tools.codec, tools.envelope)
+            writes = [(write, _write_ref(tools, found, write)) for write in found.writes]
+            sends = await _parent_sends(backend, tools, found, document)
+        except Corrupt as damage:
+            if strict:
+                raise
+            log_damage(damage)
+            continue
+        pile, refs = piles.setdefault(found.pool, (Pile(), []))
+        refs.extend(document.roots.refs.values())
+        refs.extend(ref for _, ref in (*writes, *sends))
+        stamp = (found.pool, found.epoch)
+        tools.see(found.thread_id, stamp)
+        tools.keep_roots(found.thread_id, found.row.namespace, found.row.id, stamp, document.roots)
+        reads.append(Read(found, document, writes, pile, sends))
+    for pool, (pile, refs) in piles.items():
+        await tools.reader.gather(pool, refs, partial(backend.chunks, pool), pile)
+        stamp = next((found.pool, found.epoch) for found in page if found.pool == pool)
+        tools.known.add(stamp, [*pile.items, *pile.nodes])
+    return reads
+
+
+async def _parent_sends(
+    backend: Backend, tools: Tools, found: Found, document: Document
+) -> list[tuple[WriteRow, Ref]]:
+    """In formats before 4 a parent's sends stand among its pending writes."""
+    if document.v >= 4 or found.row.parent is None or TASKS in document.roots.refs:
+        return []
+    parent = await backend.find(found.thread_id, found.row.namespace, found.row.parent)
+    if parent is None:
+        return []
+    return [(write, _write_ref(tools, parent, write)) for write in parent.writes if write.channel == TASKS]
+
+
+def _write_ref(tools: Tools, found: Found, write: WriteRow) -> Ref:
+    try:
+        packed = ormsgpack.unpackb(tools.envelope.unwrap(write.form, write.data, write_place(found.thread_id, write)))
+        return unpack_refs(write.links, {"": packed})[""]
+    except (Corrupt, ValueError) as error:
+        raise Corrupt(f"{name_of(found)}: a pending write of channel {write.channel!r} is damaged ({error})") from None
+
+
+def to_tuple(
+    tools: Tools,
+    read: Read,
+    *,
+    lazy: bool,
+    metadata: dict[str, Any] | None = None,
+    make: Callable[..., CheckpointTuple] = CheckpointTuple,
+) -> CheckpointTuple:
+    """A checkpoint as graphs know it; lazy values are decoded when they are looked at."""
+    found, document = read.found, read.document
+    row = found.row
+    decoders = {
+        name: partial(value_of, tools, read, ref, f"channel {name!r}") for name, ref in document.roots.refs.items()
+    }
+    values: dict[str, Any] = LazyValues.of(decoders) if lazy else {name: decode() for name, decode in decoders.items()}
+    checkpoint: dict[str, Any] = {
+        "v": document.v,
+        "id": row.id,
+        "ts": document.ts,
+        "channel_values": values,
+        "channel_versions": dict(document.roots.versions),
+        "versions_seen": document.versions_seen,
+        **document.other,
+    }
+    if document.updated_channels is not ABSENT:
+        checkpoint["updated_channels"] = document.updated_channels
+    _surface_sends(tools, read, checkpoint)
+    return make(
+        config=_config(found.thread_id, row.namespace, row.id),
+        checkpoint=checkpoint,
+        metadata=read_metadata(found, tools.codec, tools.envelope) if metadata is None else metadata,
+        parent_config=_config(found.thread_id, row.namespace, row.parent) if row.parent else None,
+        pending_writes=pending_writes(tools, read),
+    )
+
+
+def pending_writes(tools: Tools, read: Read) -> list[PendingWrite]:
+    """The pending writes of a checkpoint, decoded, in order."""
+    return [
+        (write.task_id, write.channel, value_of(tools, read, ref, f"a pending write of channel {write.channel!r}"))
+        for write, ref in read.writes
+    ]
+
+
+def value_of(tools: Tools, read: Read, ref: Ref, what: str) -> Any:
+    """One value; Corrupt and NotAllowed name thread, checkpoint and channel."""
+    try:
+        return tools.reader.value(ref, read.pile)
+    except Corrupt as error:
+        raise Corrupt(f"{name_of(read.found)}, {what}: {error}") from None
+    except NotAllowed as error:
+        raise NotAllowed(f"{name_of(read.found)}, {what}: {error}") from None
+
+
+def _surface_sends(tools: Tools, read: Read, checkpoint: dict[str, Any]) -> None:
+    """Sends of formats 1 to 3 appear as the channel they are in format 4."""
+    if read.document.v >= 4 or TASKS in checkpoint["channel_values"]:
+        return
+    sends = checkpoint.get("pending_sends") or [value_of(tools, read, ref, "a pending send") for _, ref in read.sends]
+    if sends:
+        versions: Mapping[str, Any] = checkpoint["channel_versions"]
+        checkpoint["channel_values"][TASKS] = list(sends)
+        checkpoint["channel_versions"] = {**versions, TASKS: _newest(versions.values())}
+
+
+def _newest(versions: Iterable[Any]) -> Any:
+    present = list(versions)
+    return max(present, key=sort_key) if present else next_version(None)
+
+
+def _config(thread_id: str, namespace: str, checkpoint_id: str) -> dict[str, Any]:
+    return {
+        "configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}
+    }

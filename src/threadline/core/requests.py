@@ -1,0 +1,108 @@
+"""What callers hand in, checked and made plain; everything wrong is InvalidRequest, before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..errors import InvalidRequest
+from ..model import KNOWN_FORMAT_VERSIONS
+
+__all__ = ["Place", "check_checkpoint", "check_metadata", "check_writes", "place_of", "text_id", "thread_of"]
+
+
+class Place(NamedTuple):
+    """What a config names: a thread, a namespace, and a checkpoint or the newest."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str | None
+
+
+def place_of(config: Any) -> Place:
+    """The place a config names."""
+    configurable = _configurable(config)
+    namespace = configurable.get("checkpoint_ns") or ""
+    if not isinstance(namespace, str):
+        raise InvalidRequest(f"checkpoint_ns must be text, not {type(namespace).__name__}")
+    checkpoint_id = configurable.get("checkpoint_id") or None
+    if checkpoint_id is not None:
+        checkpoint_id = text_id(checkpoint_id, "checkpoint_id")
+    return Place(thread_of(configurable), namespace, checkpoint_id)
+
+
+def thread_of(configurable: Mapping[str, Any]) -> str:
+    """The thread id of a config's `configurable` part."""
+    if configurable.get("thread_id") is None:
+        raise InvalidRequest("the config names no thread: pass {'configurable': {'thread_id': '…'}}")
+    return text_id(configurable["thread_id"], "thread_id")
+
+
+def text_id(value: Any, what: str) -> str:
+    """An id as text; integers and UUIDs are taken as their text."""
+    import uuid
+
+    if isinstance(value, str):
+        text = str.__str__(value)
+    elif (isinstance(value, int) and not isinstance(value, bool)) or isinstance(value, uuid.UUID):
+        text = str(value)
+    else:
+        raise InvalidRequest(f"{what} must be text, an integer or a UUID, not {type(value).__name__}")
+    if not text:
+        raise InvalidRequest(f"{what} is empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{what} holds a lone surrogate, which UTF-8 cannot store") from None
+    return text
+
+
+def check_checkpoint(checkpoint: Any) -> None:
+    """A checkpoint that has what every checkpoint has, in the right types."""
+    if not isinstance(checkpoint, Mapping):
+        raise InvalidRequest(f"a checkpoint is a dict, not {type(checkpoint).__name__}")
+    for key, kind in (("id", str), ("ts", str), ("channel_versions", Mapping)):
+        if key not in checkpoint:
+            raise InvalidRequest(f"the checkpoint has no {key!r}")
+        if not isinstance(checkpoint[key], kind):
+            raise InvalidRequest(f"the checkpoint's {key!r} must be a {kind.__name__.lower()}")
+    if not checkpoint["id"]:
+        raise InvalidRequest("the checkpoint's 'id' is empty")
+    for key in ("channel_values", "versions_seen"):
+        if not isinstance(checkpoint.get(key, {}), Mapping):
+            raise InvalidRequest(f"the checkpoint's {key!r} must be a dict")
+    v = checkpoint.get("v", 1)
+    if isinstance(v, bool) or v not in KNOWN_FORMAT_VERSIONS:
+        raise InvalidRequest(f"checkpoint format v={v!r} is unknown; this version knows 1 to 4")
+    for name, version in checkpoint["channel_versions"].items():
+        if not isinstance(name, str) or isinstance(version, bool) or not isinstance(version, (int, float, str)):
+            raise InvalidRequest(f"the version of channel {name!r} must be a number or text")
+
+
+def check_metadata(metadata: Any) -> None:
+    """Metadata that is a dict with a possible step."""
+    if not isinstance(metadata, Mapping):
+        raise InvalidRequest(f"metadata is a dict, not {type(metadata).__name__}")
+    step = metadata.get("step")
+    if step is not None and (isinstance(step, bool) or not isinstance(step, int) or step < -1):
+        raise InvalidRequest(f"metadata['step'] is -1 or more, not {step!r}")
+
+
+def check_writes(writes: Any, task_id: Any, task_path: Any) -> list[tuple[str, Any]]:
+    """Writes as a list of channel and value, with the ids that belong to them."""
+    text_id(task_id, "task_id")
+    if not isinstance(task_path, str):
+        raise InvalidRequest("task_path must be text")
+    checked = []
+    for write in writes:
+        if not isinstance(write, (tuple, list)) or len(write) != 2 or not isinstance(write[0], str):
+            raise InvalidRequest("a write is a pair of channel name and value")
+        checked.append((write[0], write[1]))
+    return checked
+
+
+def _configurable(config: Any) -> Mapping[str, Any]:
+    if not isinstance(config, Mapping) or not isinstance(config.get("configurable"), Mapping):
+        raise InvalidRequest("a config is a dict with a dict 'configurable' that names the thread_id")
+    configurable: Mapping[str, Any] = config["configurable"]
+    return configurable

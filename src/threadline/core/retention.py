@@ -1,0 +1,189 @@
+"""Deleting: which checkpoints may go, and the collection of chunks nobody needs any more.
+
+What may go is decided by pure functions over stamps of the history; acting takes the plan. A checkpoint
+that another one's delta channel is replayed from is never let go: for such channels, writes are state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from ..backends.port import Backend, CheckpointKey, Found, Query
+from ..backends.rules import mark
+from ..errors import Conflict, InvalidRequest, NotFound
+from ..ids import id_after
+from .documents import read_document, read_metadata
+from .requests import Place
+from .tools import Tools
+
+__all__ = ["History", "Step", "collect_pool", "delete_checkpoint", "delete_runs", "delete_thread", "keep_latest", "prune"]
+
+_PAGE = 256
+_BATCH = 500
+_DELTA_COUNTERS = "counters_since_delta_snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What retention needs to know of one checkpoint."""
+
+    key: CheckpointKey
+    parent: CheckpointKey | None
+    run_id: str | None
+    # Channels whose value is replayed from ancestors, because this checkpoint does not hold it.
+    replays: frozenset[str]
+    holds: frozenset[str]
+
+
+History = dict[CheckpointKey, Step]
+
+
+def keep_latest(history: History) -> set[CheckpointKey]:
+    """The newest checkpoint of each namespace, and what their delta channels are replayed from."""
+    newest: dict[str, CheckpointKey] = {}
+    for key in history:
+        if key.namespace not in newest or key.id > newest[key.namespace].id:
+            newest[key.namespace] = key
+    return with_chains(history, newest.values())
+
+
+def with_chains(history: History, kept: Iterable[CheckpointKey]) -> set[CheckpointKey]:
+    """The checkpoints to keep, and the ancestors from which their delta channels are replayed."""
+    needed: set[CheckpointKey] = set()
+    for key in kept:
+        needed.add(key)
+        missing = set(history[key].replays)
+        ancestor = history[key].parent
+        while missing and ancestor is not None and ancestor in history:
+            needed.add(ancestor)
+            missing -= history[ancestor].holds
+            ancestor = history[ancestor].parent
+    return needed
+
+
+async def prune(
+    backend: Backend, tools: Tools, thread_id: str, choose: Callable[[History], set[CheckpointKey]]
+) -> int:
+    """Delete the checkpoints that `choose` does not keep; returns how many went."""
+    await tools.open(backend)
+    history = await _history(backend, tools, thread_id)
+    doomed = sorted(history.keys() - choose(history))
+    return await _remove(backend, tools, thread_id, doomed)
+
+
+async def delete_thread(backend: Backend, tools: Tools, thread_id: str, now: float) -> None:
+    """Delete a thread; what descends from before is refused from now on, a new start is not."""
+    thread = await backend.thread(thread_id)
+    if thread is None:
+        return
+    [*newest] = await backend.page(Query(thread_id=thread_id, limit=1, with_writes=False))
+    await backend.remove_thread(thread_id, id_after(newest[0].row.id if newest else None), now)
+    tools.stamps.drop(thread_id)
+    if await _has_mates(backend, thread.pool):
+        await collect_pool(backend, thread.pool)
+
+
+async def delete_runs(backend: Backend, tools: Tools, run_ids: Sequence[str]) -> int:
+    """Delete the checkpoints of some runs, except those that others are replayed from."""
+    await tools.open(backend)
+    threads: set[str] = set()
+    query = Query(run_ids=tuple(run_ids), limit=_PAGE, with_writes=False)
+    while True:
+        page = await backend.page(query)
+        threads.update(found.thread_id for found in page)
+        if len(page) < query.limit:
+            break
+        query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+    wanted = frozenset(run_ids)
+
+    def others(history: History) -> set[CheckpointKey]:
+        return with_chains(history, [key for key, step in history.items() if step.run_id not in wanted])
+
+    removed = 0
+    for thread_id in sorted(threads):
+        removed += await prune(backend, tools, thread_id, others)
+    return removed
+
+
+async def delete_checkpoint(backend: Backend, tools: Tools, place: Place) -> None:
+    """Delete one checkpoint; Conflict when the state of another is replayed from it."""
+    await tools.open(backend)
+    if place.checkpoint_id is None:
+        raise InvalidRequest("delete_checkpoint needs a config with a checkpoint_id")
+    key = CheckpointKey(place.namespace, place.checkpoint_id)
+    history = await _history(backend, tools, place.thread_id)
+    if key not in history:
+        raise NotFound(f"thread {place.thread_id!r} has no checkpoint {place.checkpoint_id}")
+    if key in with_chains(history, history.keys() - {key}) - (history.keys() - {key}):
+        raise Conflict(f"checkpoint {key.id} cannot go: later checkpoints replay a delta channel from it")
+    await _remove(backend, tools, place.thread_id, [key])
+
+
+async def collect_pool(backend: Backend, pool: int) -> int:
+    """Delete the chunks of a pool that nothing refers to; returns how many went.
+
+    First a forecast without any lock; then batches, each of which marks again what was added since.
+    """
+    reachable: set[bytes] = set()
+    await mark(await backend.pool_links(pool), reachable, partial(backend.links, pool))
+    candidates: list[bytes] = []
+    after = b""
+    while True:
+        digests = await backend.pool_digests(pool, after, 10_000)
+        candidates.extend(digest for digest in digests if digest not in reachable)
+        if len(digests) < 10_000:
+            break
+        after = digests[-1]
+    removed = 0
+    for start in range(0, len(candidates), _BATCH):
+        removed += await backend.collect(pool, candidates[start : start + _BATCH], reachable)
+    return removed
+
+
+async def _remove(backend: Backend, tools: Tools, thread_id: str, doomed: Sequence[CheckpointKey]) -> int:
+    removed = 0
+    for start in range(0, len(doomed), _BATCH):
+        removed += await backend.remove_checkpoints(thread_id, doomed[start : start + _BATCH])
+    if removed:
+        for key in doomed:
+            tools.roots.drop((thread_id, *key))
+        thread = await backend.thread(thread_id)
+        if thread is not None:
+            await collect_pool(backend, thread.pool)
+    return removed
+
+
+async def _has_mates(backend: Backend, pool: int) -> bool:
+    """Whether a pool still has chunks; the last thread out took them along."""
+    return bool(await backend.pool_digests(pool, b"", 1))
+
+
+async def _history(backend: Backend, tools: Tools, thread_id: str) -> History:
+    """All checkpoints of a thread, as far as retention needs to know them."""
+    history: History = {}
+    query = Query(thread_id=thread_id, limit=_PAGE, with_writes=False)
+    while True:
+        page = await backend.page(query)
+        for found in page:
+            step = _step(tools, found)
+            history[step.key] = step
+        if len(page) < query.limit:
+            return history
+        query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+
+
+def _step(tools: Tools, found: Found) -> Step:
+    row = found.row
+    metadata: dict[str, Any] = read_metadata(found, tools.codec, tools.envelope)
+    deltas = metadata.get(_DELTA_COUNTERS) or {}
+    holds = frozenset(read_document(found, tools.codec, tools.envelope).roots.refs)
+    return Step(
+        key=CheckpointKey(row.namespace, row.id),
+        parent=CheckpointKey(row.namespace, row.parent) if row.parent else None,
+        run_id=row.run_id,
+        replays=frozenset(deltas) - holds,
+        holds=holds,
+    )

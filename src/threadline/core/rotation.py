@@ -1,0 +1,95 @@
+"""Key rotation: bytes are sealed anew under the current key, names stay, so sharing survives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..backends.port import Backend, ChunkRow, Found, Query
+from ..chunks.read import chunk_place
+from ..errors import InvalidRequest
+from .copies import resealed, resealed_write
+from .tools import Tools
+
+__all__ = ["keys_in_use", "rotate"]
+
+_PAGE = 256
+
+
+async def keys_in_use(backend: Backend, tools: Tools) -> set[str]:
+    """The ids of the keys that some stored bytes are sealed under; any other may leave the ring."""
+    await tools.open(backend)
+    numbers = {form >> 1 for form in await backend.forms()} | {await tools.digest_key_number(backend)}
+    return {key_id for key_id, number in tools.envelope.key_numbers.items() if number in numbers}
+
+
+async def rotate(backend: Backend, tools: Tools, progress: Callable[[int], None] | None = None) -> int:
+    """Seal everything under the current key; returns how many rows were sealed anew.
+
+    Safe beside writers: a row that changed meanwhile is left, and was written under the current key.
+    """
+    await tools.open(backend)
+    if tools.envelope.ring is None:
+        raise InvalidRequest("this store is not encrypted: there are no keys to rotate")
+    current = tools.envelope.key_numbers[tools.envelope.ring.current]
+    done = 0
+    after = ""
+    pools: set[int] = set()
+    while True:
+        threads = await backend.threads(after, _PAGE)
+        for thread in threads:
+            pools.add(thread.pool)
+            done += await _rotate_rows(backend, tools, thread.thread_id, current)
+            if progress is not None:
+                progress(done)
+        if len(threads) < _PAGE:
+            break
+        after = threads[-1].thread_id
+    for pool in sorted(pools):
+        done += await _rotate_chunks(backend, tools, pool, current)
+        if progress is not None:
+            progress(done)
+    await tools.reseal_digest_key(backend)
+    return done
+
+
+async def _rotate_rows(backend: Backend, tools: Tools, thread_id: str, current: int) -> int:
+    query = Query(thread_id=thread_id, limit=_PAGE)
+    done = 0
+    while True:
+        page: list[Found] = await backend.page(query)
+        checkpoints = [
+            (found.row, resealed(tools, found, thread_id))
+            for found in page
+            if found.row.form >> 1 != current or found.row.metadata_form >> 1 != current
+        ]
+        writes = [
+            (write, resealed_write(tools, found, write, thread_id))
+            for found in page
+            for write in found.writes
+            if write.form >> 1 != current
+        ]
+        if checkpoints or writes:
+            await backend.rewrap_rows(thread_id, checkpoints, writes)
+            done += len(checkpoints) + len(writes)
+        if len(page) < query.limit:
+            return done
+        query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+
+
+async def _rotate_chunks(backend: Backend, tools: Tools, pool: int, current: int) -> int:
+    after, done = b"", 0
+    while True:
+        digests = await backend.pool_digests(pool, after, _PAGE)
+        pairs = []
+        for digest, (links, form, data) in (await backend.chunks(pool, digests)).items():
+            if form >> 1 != current:
+                place = chunk_place(pool, digest)
+                anew = tools.envelope.wrap(tools.envelope.unwrap(form, data, place), place)
+                pairs.append((ChunkRow(digest, links, form, data), ChunkRow(digest, links, *anew)))
+        if pairs:
+            await backend.rewrap_chunks(pool, pairs)
+            done += len(pairs)
+        if len(digests) < _PAGE:
+            return done
+        after = digests[-1]

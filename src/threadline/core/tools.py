@@ -1,0 +1,171 @@
+"""What the operations of one store work with: its codec and keys, and what this process remembers of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import ormsgpack
+
+from ..backends.port import Backend, Stamp
+from ..chunks.cache import BoundedCache
+from ..chunks.digest import Digester
+from ..chunks.encode import Encoder
+from ..chunks.read import Reader
+from ..chunks.recall import Recall
+from ..codec.envelope import Envelope
+from ..codec.seal import Ring
+from ..codec.wire import Codec
+from ..errors import InvalidRequest
+from .documents import Roots
+
+__all__ = ["KnownChunks", "Tools"]
+
+log = logging.getLogger("threadline")
+_META_KEYS = "keys"
+_BYTES_PER_DIGEST = 100
+
+
+class KnownChunks:
+    """The chunks this process knows to be stored, by pool and epoch, within a bound in bytes.
+
+    Known means acknowledged or read. A later epoch forgets the pool's chunks: some were deleted.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._pools: BoundedCache[int, tuple[int, set[bytes]]] = BoundedCache(limit_bytes)
+
+    def of(self, stamp: Stamp | None) -> set[bytes]:
+        """The chunks known under a stamp; empty when it has passed."""
+        if stamp is None:
+            return set()
+        known = self._pools.get(stamp[0])
+        return known[1] if known is not None and known[0] == stamp[1] else set()
+
+    def add(self, stamp: Stamp, digests: Iterable[bytes]) -> None:
+        pool, epoch = stamp
+        known = self._pools.get(pool)
+        if known is None or known[0] < epoch:
+            known = (epoch, set())
+        elif known[0] > epoch:
+            return
+        known[1].update(digests)
+        self._pools.put(pool, known, _BYTES_PER_DIGEST * len(known[1]) + 200)
+
+    def clear(self) -> None:
+        self._pools.clear()
+
+
+class Tools:
+    """Codec, digests, envelope and caches of one store; shared by the clones of a saver."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        *,
+        ring: Ring | None = None,
+        compression: str | None = "zstd",
+        cache_bytes: int = 64 * 1024 * 1024,
+        trust_identity: bool = False,
+        share_decoded: bool = False,
+        index_metadata: tuple[str, ...] = (),
+    ) -> None:
+        self.codec = codec
+        self.envelope = Envelope(compression=compression, ring=ring)
+        # Under encryption nothing of the metadata is readable unless its key was named.
+        self.indexed = tuple(index_metadata) if ring is not None else None
+        self.encoder = Encoder(codec, Digester(), trust_identity=trust_identity)
+        self.reader = Reader(codec, Digester(), self.envelope, cache_bytes=cache_bytes, share_decoded=share_decoded)
+        self.recall = Recall(cache_bytes)
+        self.known = KnownChunks(cache_bytes // 2)
+        # thread id -> pool and epoch as last seen; (thread, namespace, checkpoint) -> its roots then.
+        self.stamps: BoundedCache[str, Stamp] = BoundedCache(cache_bytes // 16)
+        self.roots: BoundedCache[tuple[str, str, str], tuple[Stamp, Roots]] = BoundedCache(cache_bytes // 4)
+        self.is_open = False
+        self.warned: set[str] = set()
+
+    def with_codec(self, codec: Codec) -> Tools:
+        """The same store seen through another codec; what was decoded or recognised is not shared."""
+        clone: Tools = object.__new__(Tools)
+        clone.__dict__.update(self.__dict__)
+        clone.codec = codec
+        clone.encoder = Encoder(codec, self.encoder.digester, trust_identity=self.encoder.prover.trust_identity)
+        clone.reader = Reader(
+            codec,
+            self.reader.digester,
+            self.envelope,
+            cache_bytes=self.reader.contents.limit_bytes,
+            share_decoded=self.reader.share_decoded,
+        )
+        clone.recall = Recall(self.recall.limit_bytes)
+        clone.warned = set()
+        return clone
+
+    async def open(self, backend: Backend) -> None:
+        """Learn the store's keys; a store is encrypted from its first use on, or never."""
+        if self.is_open:
+            return
+        ring = self.envelope.ring
+        stored = await backend.get_meta(_META_KEYS)
+        if ring is None:
+            if stored is not None:
+                raise InvalidRequest("this store is encrypted: open it with encryption=KeyRing(…)")
+        else:
+            if stored is None:
+                stored = await self._encrypt_new_store(backend, ring)
+            await self._use_keys(backend, ring, stored)
+        self.is_open = True
+
+    def forget(self) -> None:
+        """Drop everything remembered; the store is asked again."""
+        self.known.clear()
+        self.recall.clear()
+        self.reader.clear()
+        self.stamps.clear()
+        self.roots.clear()
+
+    def see(self, thread_id: str, stamp: Stamp) -> None:
+        """Note the pool and epoch a thread has now."""
+        self.stamps.put(thread_id, stamp, 200 + len(thread_id))
+
+    def keep_roots(self, thread_id: str, namespace: str, checkpoint_id: str, stamp: Stamp, roots: Roots) -> None:
+        """Remember where a checkpoint's values are, for the put that follows it."""
+        self.roots.put((thread_id, namespace, checkpoint_id), (stamp, roots), 1000 + 200 * len(roots.versions))
+
+    async def _encrypt_new_store(self, backend: Backend, ring: Ring) -> bytes:
+        if await backend.count_threads():
+            raise InvalidRequest(
+                "this store holds plaintext: encryption is chosen when a store is new. "
+                "Open a new one with encryption=, and import this one into it"
+            )
+        sealed = ring.seal(os.urandom(32), b"digest key")
+        await backend.swap_meta(_META_KEYS, None, ormsgpack.packb([[ring.current], 1, sealed]))
+        stored = await backend.get_meta(_META_KEYS)
+        assert stored is not None
+        return stored
+
+    async def _use_keys(self, backend: Backend, ring: Ring, stored: bytes) -> None:
+        ids, number, sealed = ormsgpack.unpackb(stored)
+        if ring.current not in ids:
+            await backend.swap_meta(_META_KEYS, stored, ormsgpack.packb([[*ids, ring.current], number, sealed]))
+            return await self._use_keys(backend, ring, (await backend.get_meta(_META_KEYS)) or stored)
+        self.envelope.key_numbers = {key_id: position + 1 for position, key_id in enumerate(ids)}
+        digester = Digester(ring.open(ids[number - 1], sealed, b"digest key"))
+        self.encoder.digester = self.reader.digester = digester
+        return None
+
+    async def reseal_digest_key(self, backend: Backend) -> None:
+        """Put the digest key under the current key, so that older keys can be retired."""
+        ring = self.envelope.ring
+        stored = await backend.get_meta(_META_KEYS)
+        assert ring is not None and stored is not None
+        ids, _, _ = ormsgpack.unpackb(stored)
+        sealed = ring.seal(self.encoder.digester.key, b"digest key")
+        await backend.swap_meta(_META_KEYS, stored, ormsgpack.packb([ids, ids.index(ring.current) + 1, sealed]))
+
+    async def digest_key_number(self, backend: Backend) -> int:
+        stored = await backend.get_meta(_META_KEYS)
+        number: Any = ormsgpack.unpackb(stored)[1] if stored else 0
+        return int(number)

@@ -1,0 +1,13 @@
+"""The adapter for LangGraph: the only part of Threadline that imports LangGraph or LangChain."""
+
+try:
+    import langgraph.checkpoint.base  # noqa: F401
+except ImportError as error:
+    from ..errors import MissingExtra
+
+    raise MissingExtra("threadline.langgraph needs LangGraph: pip install 'threadline[langgraph]'") from error
+
+from .checkpointer import Checkpointer
+from .dropin import AsyncSqliteSaver, InMemorySaver, MemorySaver, SqliteSaver
+
+__all__ = ["AsyncSqliteSaver", "Checkpointer", "InMemorySaver", "MemorySaver", "SqliteSaver"]

@@ -1,0 +1,47 @@
+"""`Checkpointer`: a saver that is a BaseCheckpointSaver."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeVar
+
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+
+from ..backends.engine import Engine
+from ..connecting import make_engine, make_tools, split_options
+from ..core.tools import Tools
+from ..errors import InvalidRequest
+from ..saver import Saver
+from .types import register_langgraph_types
+
+__all__ = ["Checkpointer"]
+
+C = TypeVar("C", bound="Checkpointer")
+
+
+class Checkpointer(Saver, BaseCheckpointSaver[Any]):
+    """Checkpoints of LangGraph's graphs, sync and async on one object.
+
+        graph = builder.compile(checkpointer=Checkpointer("sqlite:///agents.db"))
+
+    Takes the options of `threadline.connect` and has every method of its saver.
+    """
+
+    _tuple_type = CheckpointTuple
+
+    def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
+        engine_options, tool_options = split_options(options)
+        self._start(make_engine(url, **engine_options), make_tools(**tool_options))
+
+    def _start(self, engine: Engine, tools: Tools) -> None:
+        register_langgraph_types()
+        # BaseCheckpointSaver's own __init__ only sets `serde`, which Saver does.
+        Saver.__init__(self, engine, tools)
+
+    @classmethod
+    def from_env(cls: type[C], variable: str = "THREADLINE_URL", **options: Any) -> C:
+        """A checkpointer for the URL in an environment variable; never falls back to memory."""
+        url = os.environ.get(variable)
+        if not url:
+            raise InvalidRequest(f"the environment variable {variable} is not set; it names the store, such as sqlite:///agents.db")
+        return cls(url, **options)

@@ -1,0 +1,71 @@
+"""LangGraph's savers under their own names: the import line changes, the rest of the program does not."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..backends.aiosqlite_engine import AiosqliteEngine
+from ..connecting import make_engine, make_tools, split_options
+from ..errors import InvalidRequest
+from .checkpointer import Checkpointer
+
+if TYPE_CHECKING:
+    import aiosqlite
+
+__all__ = ["AsyncSqliteSaver", "InMemorySaver", "MemorySaver", "SqliteSaver"]
+
+
+class InMemorySaver(Checkpointer):
+    """Checkpoints in this process, as `langgraph.checkpoint.memory.InMemorySaver`."""
+
+    def __init__(self, *, serde: Any = None, factory: Any = None, **options: Any) -> None:
+        if factory is not None:
+            raise InvalidRequest("InMemorySaver keeps bytes, not dicts: for a file use SqliteSaver instead of factory=")
+        super().__init__("memory://", serde=serde, **options)
+
+    # LangGraph's own stays usable after its `with` block; so does this.
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+MemorySaver = InMemorySaver
+
+
+class SqliteSaver(Checkpointer):
+    """Checkpoints in SQLite, as `langgraph.checkpoint.sqlite.SqliteSaver`; its async half works too."""
+
+    def __init__(self, conn: sqlite3.Connection, *, serde: Any = None, **options: Any) -> None:
+        if not isinstance(conn, sqlite3.Connection):
+            raise InvalidRequest("SqliteSaver takes a sqlite3.Connection; for a path use SqliteSaver.from_conn_string")
+        engine_options, tool_options = split_options({**options, "serde": serde})
+        self.conn = conn
+        self._start(make_engine(connection=conn, **engine_options), make_tools(**tool_options))
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Iterator[Checkpointer]:
+        """A saver for a path or `:memory:`, closed at the end of the `with` block."""
+        with Checkpointer(conn_string, **options) as saver:
+            yield saver
+
+
+class AsyncSqliteSaver(Checkpointer):
+    """Checkpoints in SQLite, as `langgraph.checkpoint.sqlite.aio.AsyncSqliteSaver`."""
+
+    def __init__(self, conn: aiosqlite.Connection, *, serde: Any = None, **options: Any) -> None:
+        engine_options, tool_options = split_options({**options, "serde": serde})
+        self.conn = conn
+        self._start(AiosqliteEngine(conn, **engine_options), make_tools(**tool_options))
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(cls, conn_string: str, **options: Any) -> AsyncIterator[Checkpointer]:
+        """A saver for a path or `:memory:`, closed at the end of the `async with` block."""
+        async with Checkpointer(conn_string, **options) as saver:
+            yield saver

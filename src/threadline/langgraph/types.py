@@ -1,0 +1,48 @@
+"""LangChain's and LangGraph's own types, made known to the codec.
+
+Importing this module imports theirs, so that what a graph stored can be rebuilt in any process that uses
+the adapter; data classes among them need no more than that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import langchain_core.documents
+import langchain_core.messages  # noqa: F401
+from langgraph.checkpoint.serde import types as _serde_types  # noqa: F401
+from langgraph.store.base import Item
+
+from ..codec.rules import register
+
+__all__ = ["register_langgraph_types"]
+
+
+def register_langgraph_types() -> None:
+    """Register the classes of LangGraph that are no data classes. `langgraph` itself may be absent."""
+    register(Item, name="langgraph.Item", encode=_item_state, decode=_item)
+    try:
+        from langgraph.types import Send
+    except ImportError:
+        return
+    register(Send, name="langgraph.Send", encode=_send_state, decode=_send)
+
+
+def _send_state(send: Any) -> list[Any]:
+    timeout = getattr(send, "timeout", None)
+    return [send.node, send.arg] if timeout is None else [send.node, send.arg, timeout]
+
+
+def _send(state: Any) -> Any:
+    from langgraph.types import Send
+
+    node, arg, *timeout = state
+    return Send(node, arg, timeout=timeout[0]) if timeout else Send(node, arg)
+
+
+def _item_state(item: Any) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in ("value", "key", "namespace", "created_at", "updated_at")}
+
+
+def _item(state: Any) -> Item:
+    return Item(**state)

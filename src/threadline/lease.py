@@ -1,0 +1,95 @@
+"""`saver.lock(thread_id)`: a lease that works across processes, for `with` and `async with`.
+
+While it is held it renews itself at a third of its time to live: by a daemon thread, or by a task of the
+loop. When the holder dies it runs out by itself.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from .backends.engine import Engine, Operation
+from .core.leases import release, take
+from .errors import Conflict, InvalidRequest
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Lease"]
+
+
+class Lease:
+    """A lease on one thread. Entering waits until it is free; leaving gives it back."""
+
+    def __init__(self, engine: Engine, thread_id: str, ttl: float, wait: float | None) -> None:
+        if ttl <= 0:
+            raise InvalidRequest("ttl is a number of seconds above 0")
+        self.thread_id = thread_id
+        self.ttl = ttl
+        self._engine = engine
+        self._wait = wait
+        self._token: bytes | None = None
+        self._stop: threading.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> Lease:
+        deadline = self._deadline()
+        while not self._took(self._engine.run(self._taking())):
+            self._give_up_after(deadline)
+            time.sleep(random.uniform(0.01, 0.05))
+        self._stop = threading.Event()
+        threading.Thread(target=self._renew, args=(self._stop,), name="threadline-lease", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._stop is not None
+        self._stop.set()
+        self._engine.run(self._releasing())
+
+    async def __aenter__(self) -> Lease:
+        import asyncio
+
+        deadline = self._deadline()
+        while not self._took(await self._engine.arun(self._taking())):
+            self._give_up_after(deadline)
+            await asyncio.sleep(random.uniform(0.01, 0.05))
+        self._task = asyncio.create_task(self._arenew())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await self._engine.arun(self._releasing())
+
+    def _took(self, token: bytes | None) -> bool:
+        if token is not None:
+            self._token = token
+        return token is not None
+
+    def _renew(self, stop: threading.Event) -> None:
+        while not stop.wait(self.ttl / 3):
+            self._engine.run(self._taking())
+
+    async def _arenew(self) -> None:
+        import asyncio
+
+        while True:
+            await asyncio.sleep(self.ttl / 3)
+            await self._engine.arun(self._taking())
+
+    def _taking(self) -> Operation[Any]:
+        return lambda backend: take(backend, self.thread_id, self.ttl, time.time(), self._token)
+
+    def _releasing(self) -> Operation[None]:
+        token, self._token = self._token or b"", None
+        return lambda backend: release(backend, self.thread_id, token)
+
+    def _deadline(self) -> float:
+        return float("inf") if self._wait is None else time.monotonic() + self._wait
+
+    def _give_up_after(self, deadline: float) -> None:
+        if time.monotonic() >= deadline:
+            raise Conflict(f"thread {self.thread_id!r} is locked by another run; wait longer, or until its lease runs out")

@@ -1,0 +1,132 @@
+"""The plain data that graphs and savers exchange, in the shapes LangGraph's users know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, NamedTuple, TypedDict
+
+from .ids import new_id
+from .versions import Version
+
+__all__ = [
+    "ERROR",
+    "INTERRUPT",
+    "RESUME",
+    "SCHEDULED",
+    "TASKS",
+    "WRITES_IDX_MAP",
+    "ChannelVersions",
+    "Checkpoint",
+    "CheckpointMetadata",
+    "CheckpointTuple",
+    "Config",
+    "DeltaChannelHistory",
+    "PendingWrite",
+    "copy_checkpoint",
+    "empty_checkpoint",
+    "get_checkpoint_id",
+    "get_checkpoint_metadata",
+]
+
+ERROR = "__error__"
+SCHEDULED = "__scheduled__"
+INTERRUPT = "__interrupt__"
+RESUME = "__resume__"
+TASKS = "__pregel_tasks"
+
+# Special writes live at negative indexes, so that they replace themselves and never a task's own writes.
+WRITES_IDX_MAP = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
+
+FORMAT_VERSION = 4
+KNOWN_FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
+
+Config = dict[str, Any]
+ChannelVersions = dict[str, Version]
+PendingWrite = tuple[str, str, Any]  # task id, channel, value
+
+_NOT_METADATA = frozenset(
+    "thread_id checkpoint_id checkpoint_ns checkpoint_map langgraph_step langgraph_node langgraph_triggers "
+    "langgraph_path langgraph_checkpoint_ns".split()
+)
+
+
+class CheckpointMetadata(TypedDict, total=False):
+    """What is known about a checkpoint beside its state."""
+
+    source: str  # input, loop, update or fork
+    step: int  # -1 for the first input
+    parents: dict[str, str]  # namespace -> checkpoint id of the graphs above
+    run_id: str
+
+
+class Checkpoint(TypedDict):
+    """The state of a graph after one superstep."""
+
+    v: int
+    id: str
+    ts: str
+    channel_values: dict[str, Any]
+    channel_versions: ChannelVersions
+    versions_seen: dict[str, ChannelVersions]
+    updated_channels: list[str] | None
+
+
+class CheckpointTuple(NamedTuple):
+    """A checkpoint with its place in history and what was written towards the next one."""
+
+    config: Config
+    checkpoint: Checkpoint
+    metadata: CheckpointMetadata
+    parent_config: Config | None = None
+    pending_writes: list[PendingWrite] | None = None
+
+
+class DeltaChannelHistory(TypedDict, total=False):
+    """One delta channel along its parent chain: writes oldest first, and the value they start from."""
+
+    writes: list[PendingWrite]
+    seed: Any
+
+
+def empty_checkpoint() -> Checkpoint:
+    """A checkpoint without any state, with a new id."""
+    return {
+        "v": FORMAT_VERSION,
+        "id": new_id(-2),
+        "ts": datetime.now(timezone.utc).isoformat(),
+        "channel_values": {},
+        "channel_versions": {},
+        "versions_seen": {},
+        "updated_channels": None,
+    }
+
+
+def copy_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
+    """A copy whose dicts may be changed without changing the original; channel values are shared."""
+    copied = checkpoint.copy()
+    copied["channel_values"] = checkpoint["channel_values"].copy()
+    copied["channel_versions"] = checkpoint["channel_versions"].copy()
+    copied["versions_seen"] = {node: seen.copy() for node, seen in checkpoint["versions_seen"].items()}
+    return copied
+
+
+def get_checkpoint_id(config: Mapping[str, Any]) -> str | None:
+    """The checkpoint a config names; None when it means the newest."""
+    named: str | None = config["configurable"].get("checkpoint_id")
+    return named
+
+
+def get_checkpoint_metadata(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of a put: what it was given, joined by the plain values of the config.
+
+    Ids and private keys (`__…`) of the config are left out, and nothing replaces a key already given.
+    """
+    merged = dict(metadata)
+    for source in (config.get("metadata"), config.get("configurable")):
+        for key, value in (source or {}).items():
+            if key in merged or key in _NOT_METADATA or key.startswith("__"):
+                continue
+            if isinstance(value, (str, int, float)):
+                merged[key] = value
+    return merged

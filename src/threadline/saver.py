@@ -1,0 +1,405 @@
+"""The saver: the contract graphs talk to, sync and async on one object.
+
+Each method is written once in core/ as a coroutine; here it is run now, or awaited. Opening happens on
+first use. Clones (`copy.copy`, `with_allowlist`) share the engine. `a…` twins mean the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from .backends.engine import Engine, Operation
+from .codec.serializer import Serializer
+from .core import copies, health, history, retention, rotation, survey
+from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
+from .core.reading import Read, read_one, to_tuple
+from .core.requests import place_of, text_id
+from .core.tools import Tools
+from .errors import InvalidRequest
+from .lease import Lease
+from .model import ChannelVersions, CheckpointTuple, Config, DeltaChannelHistory
+from .thread import Thread
+from .versions import V, next_version
+
+__all__ = ["Saver"]
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Saver")
+Put = tuple[Config, Any, Any, ChannelVersions]
+_THREADS_PAGE = 500
+
+
+class Saver:
+    """Checkpoints of graphs in one store. Made by `threadline.connect`."""
+
+    _tuple_type: Callable[..., Any] = CheckpointTuple
+
+    def __init__(self, engine: Engine, tools: Tools) -> None:
+        self._engine = engine
+        self._tools = tools
+        self.serde: Any = tools.codec.foreign or Serializer(codec=tools.codec)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._engine.url!r})"
+
+    # -- the contract of LangGraph
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        """Keep a checkpoint; durable when this returns. Putting the same id again replaces it."""
+        self._open()
+        prepared = prepare_put(self._tools, config, checkpoint, metadata, new_versions)
+        self._engine.run(self._putting([prepared]))
+        return _config_of(prepared)
+
+    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        if not self._tools.is_open:
+            await self._aopen()
+        prepared = prepare_put(self._tools, config, checkpoint, metadata, new_versions)
+        await self._engine.awrite(self._putting([prepared]))
+        return _config_of(prepared)
+
+    def put_writes(
+        self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep what a task wrote towards the next checkpoint; may come before its checkpoint."""
+        self._open()
+        prepared = prepare_writes(self._tools, config, writes, task_id, task_path)
+        self._engine.run(self._putting([prepared]))
+
+    async def aput_writes(
+        self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        if not self._tools.is_open:
+            await self._aopen()
+        prepared = prepare_writes(self._tools, config, writes, task_id, task_path)
+        await self._engine.awrite(self._putting([prepared]))
+
+    def get_tuple(self, config: Any) -> Any:
+        """The checkpoint a config names, or the newest of its thread, decoded; None when there is none."""
+        place = place_of(config)
+        return self._decoded(self._engine.run(lambda backend: read_one(backend, self._tools, place)))
+
+    async def aget_tuple(self, config: Any) -> Any:
+        place = place_of(config)
+        return self._decoded(await self._engine.arun(lambda backend: read_one(backend, self._tools, place)))
+
+    def get(self, config: Any) -> Any:
+        """The checkpoint itself, without its surroundings."""
+        found = self.get_tuple(config)
+        return found.checkpoint if found is not None else None
+
+    async def aget(self, config: Any) -> Any:
+        found = await self.aget_tuple(config)
+        return found.checkpoint if found is not None else None
+
+    def list(self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None) -> Iterator[Any]:
+        """Checkpoints, newest first; all threads when `config` is None. Values decode when looked at."""
+        return self._pages(history.search(self._tools, config, filter, before, limit))
+
+    def alist(
+        self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None
+    ) -> AsyncIterator[Any]:
+        return self._apages(history.search(self._tools, config, filter, before, limit))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete all of a thread; a run still going on is refused, a new start under the same id is not."""
+        self._engine.run(self._deleting(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await self._engine.arun(self._deleting(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints of some runs, except those a delta channel is replayed from."""
+        if run_ids:
+            self._engine.run(lambda backend: retention.delete_runs(backend, self._tools, list(run_ids)))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        if run_ids:
+            await self._engine.arun(lambda backend: retention.delete_runs(backend, self._tools, list(run_ids)))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """A new thread with all the checkpoints and writes of another; state is shared, not copied."""
+        self._engine.run(self._copying(source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        await self._engine.arun(self._copying(source_thread_id, target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Keep the newest checkpoint of each namespace (`keep_latest`), or delete the threads (`delete`)."""
+        for operation in self._pruning(thread_ids, strategy):
+            self._engine.run(operation)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        for operation in self._pruning(thread_ids, strategy):
+            await self._engine.arun(operation)
+
+    def get_next_version(self, current: V | None, channel: None = None) -> V:
+        """The version after `current`, in the type it has; integers from 1 where there is none."""
+        return next_version(current)
+
+    def get_delta_channel_history(
+        self, *, config: Any, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Per channel, the writes along the parent chain and the value they start from."""
+        found = self._engine.run(self._replaying(config, channels))
+        return history.decode_delta_history(self._tools, found)
+
+    async def aget_delta_channel_history(
+        self, *, config: Any, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        found = await self._engine.arun(self._replaying(config, channels))
+        return history.decode_delta_history(self._tools, found)
+
+    @property
+    def config_specs(self) -> Any:
+        """Options a graph's config may set: none."""
+        return []
+
+    def with_allowlist(self: S, extra_allowlist: Collection[Any]) -> S:
+        """A clone that may also rebuild these types: classes or (module, name) pairs."""
+        clone = copy.copy(self)
+        clone._tools = self._tools.with_codec(self._tools.codec.with_allowlist(extra_allowlist))
+        clone.serde = self._tools.codec.foreign or Serializer(codec=clone._tools.codec)
+        return clone
+
+    # -- Threadline's own
+
+    def put_many(self, puts: Sequence[Put]) -> Any:
+        """Keep several checkpoints in one transaction: all of them, or none."""
+        self._open()
+        prepared = self._prepared(puts)
+        if prepared:
+            self._engine.run(self._putting(prepared))
+        return [_config_of(one) for one in prepared]
+
+    async def aput_many(self, puts: Sequence[Put]) -> Any:
+        if not self._tools.is_open:
+            await self._aopen()
+        prepared = self._prepared(puts)
+        if prepared:
+            await self._engine.awrite(self._putting(prepared))
+        return [_config_of(one) for one in prepared]
+
+    def delete_checkpoint(self, config: Any) -> None:
+        """Delete one checkpoint; NotFound without it, Conflict when others are replayed from it."""
+        place = place_of(config)
+        self._engine.run(lambda backend: retention.delete_checkpoint(backend, self._tools, place))
+
+    async def adelete_checkpoint(self, config: Any) -> None:
+        place = place_of(config)
+        await self._engine.arun(lambda backend: retention.delete_checkpoint(backend, self._tools, place))
+
+    def threads(self, *, prefix: str = "", limit: int | None = None, after: str = "") -> Iterator[survey.ThreadInfo]:
+        """The threads by id."""
+        while limit is None or limit > 0:
+            size = _THREADS_PAGE if limit is None else min(limit, _THREADS_PAGE)
+            page = self._engine.run(lambda backend, a=after, n=size: backend.threads(a, n, prefix))  # type: ignore[misc]
+            yield from map(survey.thread_info, page)
+            if len(page) < size:
+                return
+            after, limit = page[-1].thread_id, None if limit is None else limit - len(page)
+
+    async def athreads(
+        self, *, prefix: str = "", limit: int | None = None, after: str = ""
+    ) -> AsyncIterator[survey.ThreadInfo]:
+        while limit is None or limit > 0:
+            size = _THREADS_PAGE if limit is None else min(limit, _THREADS_PAGE)
+            page = await self._engine.arun(lambda backend, a=after, n=size: backend.threads(a, n, prefix))  # type: ignore[misc]
+            for row in page:
+                yield survey.thread_info(row)
+            if len(page) < size:
+                return
+            after, limit = page[-1].thread_id, None if limit is None else limit - len(page)
+
+    def count_threads(self, *, prefix: str = "") -> int:
+        """How many threads there are."""
+        return self._engine.run(lambda backend: backend.count_threads(prefix))
+
+    async def acount_threads(self, *, prefix: str = "") -> int:
+        return await self._engine.arun(lambda backend: backend.count_threads(prefix))
+
+    def thread(self, thread_id: str) -> Thread:
+        """A handle on one thread; it need not exist yet."""
+        return Thread(self._engine, self._tools, text_id(thread_id, "thread_id"))
+
+    def latest(self, thread_ids: Sequence[str], channels: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
+        """The newest values of many threads; threads without a checkpoint are left out."""
+        return self._values(self._engine.run(self._heads(thread_ids)), channels)
+
+    async def alatest(
+        self, thread_ids: Sequence[str], channels: Collection[str] | None = None
+    ) -> dict[str, dict[str, Any]]:
+        return self._values(await self._engine.arun(self._heads(thread_ids)), channels)
+
+    def interrupts(self, *, prefix: str = "") -> Iterator[survey.Waiting]:
+        """What waits for an answer, over all threads."""
+        for info in self.threads(prefix=prefix):
+            yield from survey.waiting_at(self.get_tuple(info.config) or _EMPTY)
+
+    async def ainterrupts(self, *, prefix: str = "") -> AsyncIterator[survey.Waiting]:
+        async for info in self.athreads(prefix=prefix):
+            for waiting in survey.waiting_at(await self.aget_tuple(info.config) or _EMPTY):
+                yield waiting
+
+    def stats(self) -> health.Stats:
+        """The store in figures."""
+        return self._engine.run(lambda backend: health.take_stats(backend, time.time()))
+
+    async def astats(self) -> health.Stats:
+        return await self._engine.arun(lambda backend: health.take_stats(backend, time.time()))
+
+    def health(self) -> health.Health:
+        """Write, read and remove a record; says what is wrong instead of raising."""
+        return self._engine.run(health.probe)
+
+    async def ahealth(self) -> health.Health:
+        return await self._engine.arun(health.probe)
+
+    def keys_in_use(self) -> set[str]:
+        """The ids of the keys that stored bytes are sealed under."""
+        return self._engine.run(lambda backend: rotation.keys_in_use(backend, self._tools))
+
+    async def akeys_in_use(self) -> set[str]:
+        return await self._engine.arun(lambda backend: rotation.keys_in_use(backend, self._tools))
+
+    def rotate_keys(self, progress: Callable[[int], None] | None = None) -> int:
+        """Seal everything under the ring's current key; returns how many rows changed."""
+        return self._engine.run(lambda backend: rotation.rotate(backend, self._tools, progress))
+
+    async def arotate_keys(self, progress: Callable[[int], None] | None = None) -> int:
+        return await self._engine.arun(lambda backend: rotation.rotate(backend, self._tools, progress))
+
+    def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None) -> Lease:
+        """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds."""
+        return Lease(self._engine, text_id(thread_id, "thread_id"), ttl, wait)
+
+    def clear_cache(self) -> None:
+        """Forget everything remembered in this process; the store is asked again."""
+        self._tools.forget()
+
+    async def aclear_cache(self) -> None:
+        self._tools.forget()
+
+    def setup(self) -> None:
+        """Create or migrate the tables now; otherwise first use creates them."""
+        self._engine.run(lambda backend: backend.setup())
+
+    async def asetup(self) -> None:
+        await self._engine.arun(lambda backend: backend.setup())
+
+    def open(self: S) -> S:
+        """Open now, so that errors surface here; otherwise first use opens."""
+        self._open()
+        return self
+
+    async def aopen(self: S) -> S:
+        await self._engine.arun(self._tools.open)
+        return self
+
+    def close(self) -> None:
+        """Release connections and threads; later use raises Closed."""
+        self._engine.close()
+
+    async def aclose(self) -> None:
+        await self._engine.aclose()
+
+    def __enter__(self: S) -> S:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self: S) -> S:
+        return await self.aopen()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # -- how the above is put together
+
+    def _open(self) -> None:
+        if not self._tools.is_open:
+            self._engine.run(self._tools.open)
+
+    async def _aopen(self) -> None:
+        """Open for a first async put. Encoding needs the store's keys and must come before the first await,
+        so an engine that can opens here and now."""
+        if self._engine.opens_inline:
+            self._open()
+        else:
+            await self._engine.arun(self._tools.open)
+
+    def _putting(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> Operation[None]:
+        return lambda backend: put_all(backend, self._tools, prepared, time.time())
+
+    def _prepared(self, puts: Sequence[Put]) -> Sequence[PreparedPut]:
+        siblings: dict[tuple[str, str, str], PreparedPut] = {}
+        for put in puts:
+            one = prepare_put(self._tools, *put, siblings=siblings)
+            siblings[one.place.thread_id, one.place.namespace, one.checkpoint_id] = one
+        return [*siblings.values()]
+
+    def _decoded(self, read: Read | None) -> Any:
+        return None if read is None else to_tuple(self._tools, read, lazy=False, make=self._tuple_type)
+
+    def _pages(self, searched: history.Search) -> Iterator[Any]:
+        while rows := self._engine.run(lambda backend: history.next_rows(backend, self._tools, searched)):
+            for read, metadata in rows:
+                yield to_tuple(self._tools, read, lazy=True, metadata=metadata, make=self._tuple_type)
+
+    async def _apages(self, searched: history.Search) -> AsyncIterator[Any]:
+        while rows := await self._engine.arun(lambda backend: history.next_rows(backend, self._tools, searched)):
+            for read, metadata in rows:
+                yield to_tuple(self._tools, read, lazy=True, metadata=metadata, make=self._tuple_type)
+
+    def _deleting(self, thread_id: str) -> Operation[None]:
+        named = text_id(thread_id, "thread_id")
+        return lambda backend: retention.delete_thread(backend, self._tools, named, time.time())
+
+    def _copying(self, source: str, target: str) -> Operation[None]:
+        names = text_id(source, "source_thread_id"), text_id(target, "target_thread_id")
+        return lambda backend: copies.copy_thread(backend, self._tools, *names, time.time())
+
+    def _pruning(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Operation[Any]]:
+        if strategy == "delete":
+            return [self._deleting(thread_id) for thread_id in thread_ids]
+        if strategy != "keep_latest":
+            raise InvalidRequest(f"the strategy is 'keep_latest' or 'delete', not {strategy!r}")
+        names = [text_id(thread_id, "thread_id") for thread_id in thread_ids]
+        return [
+            lambda backend, name=name: retention.prune(backend, self._tools, name, retention.keep_latest)  # type: ignore[misc]
+            for name in names
+        ]
+
+    def _replaying(self, config: Any, channels: Sequence[str]) -> Operation[Any]:
+        place = place_of(config)
+        return lambda backend: history.delta_history(backend, self._tools, place, channels)
+
+    def _heads(self, thread_ids: Sequence[str]) -> Operation[Any]:
+        names = [text_id(thread_id, "thread_id") for thread_id in thread_ids]
+        return lambda backend: survey.heads(backend, self._tools, names)
+
+    def _values(self, heads: Sequence[Read], channels: Collection[str] | None) -> dict[str, dict[str, Any]]:
+        found = {}
+        for read in heads:
+            values = to_tuple(self._tools, read, lazy=True).checkpoint["channel_values"]
+            wanted = values if channels is None else [name for name in channels if name in values]
+            found[read.found.thread_id] = {name: values[name] for name in wanted}
+        return found
+
+
+_EMPTY = CheckpointTuple({"configurable": {}}, {}, {})  # type: ignore[typeddict-item]
+
+
+def _config_of(prepared: PreparedPut) -> Config:
+    thread_id, namespace, _ = prepared.place
+    return {
+        "configurable": {
+            "thread_id": thread_id,
+            "checkpoint_ns": namespace,
+            "checkpoint_id": prepared.checkpoint_id,
+        }
+    }
