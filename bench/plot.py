@@ -180,7 +180,4 @@ def _rectangle(x: float, y: float, width: float, height: float, kind: str) -> st
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str, width: float = 1) -> str:
-    return (
-        f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
-        f'stroke-width="{width:g}"/>'
-    )
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke-width="{width:g}"/>'

@@ -32,8 +32,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Import and open",
-        "In a new process, without the start of the interpreter: import, open a new SQLite file, "
-        "ask for a thread.",
+        "In a new process, without the start of the interpreter: import, open a new SQLite file, ask for a thread.",
         ("open",),
     ),
     (

@@ -72,9 +72,7 @@ class Peer:
     )
 
     @contextmanager
-    def open_file(
-        self, path: Path, *, trust_identity: bool = False, share_decoded: bool = False
-    ) -> Iterator[Saver]:
+    def open_file(self, path: Path, *, trust_identity: bool = False, share_decoded: bool = False) -> Iterator[Saver]:
         """The peer knows neither option: it re-encodes and decodes everything, always."""
         with SqliteSaver.from_conn_string(str(path)) as saver:
             saver.get_tuple(NO_THREAD)
@@ -103,9 +101,7 @@ class Ours:
     opening = "import sys, threadline\nsaver = threadline.connect(sys.argv[1])\n"
 
     @contextmanager
-    def open_file(
-        self, path: Path, *, trust_identity: bool = False, share_decoded: bool = False
-    ) -> Iterator[Saver]:
+    def open_file(self, path: Path, *, trust_identity: bool = False, share_decoded: bool = False) -> Iterator[Saver]:
         from threadline.langgraph import Checkpointer
 
         saver = Checkpointer(f"sqlite:///{path}", trust_identity=trust_identity, share_decoded=share_decoded)

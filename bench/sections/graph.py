@@ -165,7 +165,5 @@ def _tool_call(writer: Writer) -> tuple[AIMessage, ToolMessage]:
     call_id = writer.identifier()
     call = {"name": "search", "args": {"query": writer.text(60)}, "id": call_id}
     asked = AIMessage(writer.text(CONTENT_LENGTH), id=writer.identifier(), tool_calls=[call])
-    found = ToolMessage(
-        writer.text(CONTENT_LENGTH), id=writer.identifier(), tool_call_id=call_id, name="search"
-    )
+    found = ToolMessage(writer.text(CONTENT_LENGTH), id=writer.identifier(), tool_call_id=call_id, name="search")
     return asked, found

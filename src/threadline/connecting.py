@@ -33,7 +33,16 @@ def connect(url: str | os.PathLike[str], **options: Any) -> Saver:
 
 
 _TOOL_OPTIONS = frozenset(
-    "serde allowed_types compression encryption cache_bytes trust_identity share_decoded index_metadata".split()
+    [
+        "serde",
+        "allowed_types",
+        "compression",
+        "encryption",
+        "cache_bytes",
+        "trust_identity",
+        "share_decoded",
+        "index_metadata",
+    ]
 )
 
 
@@ -85,7 +94,7 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     if url is None:
         raise InvalidRequest("connect needs a URL or a path, such as sqlite:///agents.db")
     text = os.fspath(url)
-    if not isinstance(text, str) or not text.strip():
+    if not text.strip():
         raise InvalidRequest("the URL is empty; give one such as sqlite:///agents.db")
     scheme, separator, rest = text.partition("://")
     if not separator:
@@ -95,7 +104,9 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
         return "sqlite", rest[1:] or ":memory:" if rest.startswith("/") else rest or ":memory:"
     if scheme in ("memory", *_EXTRAS):
         return scheme, rest
-    raise InvalidRequest(f"no backend serves {scheme}://; there are sqlite://, memory://, postgresql://, mysql://, redis://")
+    raise InvalidRequest(
+        f"no backend serves {scheme}://; there are sqlite://, memory://, postgresql://, mysql://, redis://"
+    )
 
 
 def make_tools(
@@ -161,5 +172,3 @@ class _Untyped:
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         return self._serde.loads(data[1])
-
-

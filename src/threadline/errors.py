@@ -94,6 +94,11 @@ class NotSerializable(ThreadlineError, TypeError):
     def __init__(self, message: str, *, path: str = "") -> None:
         super().__init__(f"{path}: {message}" if path else message)
         self.path = path
+        self.reason = message
+
+    def under(self, prefix: str) -> NotSerializable:
+        """The same, for a value that is itself part of another at `prefix`."""
+        return NotSerializable(self.reason, path=prefix + self.path)
 
 
 class NotAllowed(ThreadlineError, TypeError):

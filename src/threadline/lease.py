@@ -92,4 +92,4 @@ class Lease:
 
     def _give_up_after(self, deadline: float) -> None:
         if time.monotonic() >= deadline:
-            raise Conflict(f"thread {self.thread_id!r} is locked by another run; wait longer, or until its lease runs out")
+            raise Conflict(f"thread {self.thread_id!r} is locked by another run; wait until its lease runs out")

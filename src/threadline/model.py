@@ -46,8 +46,17 @@ ChannelVersions = dict[str, Version]
 PendingWrite = tuple[str, str, Any]  # task id, channel, value
 
 _NOT_METADATA = frozenset(
-    "thread_id checkpoint_id checkpoint_ns checkpoint_map langgraph_step langgraph_node langgraph_triggers "
-    "langgraph_path langgraph_checkpoint_ns".split()
+    [
+        "thread_id",
+        "checkpoint_id",
+        "checkpoint_ns",
+        "checkpoint_map",
+        "langgraph_step",
+        "langgraph_node",
+        "langgraph_triggers",
+        "langgraph_path",
+        "langgraph_checkpoint_ns",
+    ]
 )
 
 

@@ -13,14 +13,15 @@ from typing import Any, TypeVar
 
 from .backends.engine import Engine, Operation
 from .codec.serializer import Serializer
-from .core import copies, health, history, retention, rotation, survey
+from .core import copies, history, retention, rotation, survey
 from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
+from .core.health import Health, Stats, probe, take_stats
 from .core.reading import Read, read_one, to_tuple
 from .core.requests import place_of, text_id
 from .core.tools import Tools
 from .errors import InvalidRequest
 from .lease import Lease
-from .model import ChannelVersions, CheckpointTuple, Config, DeltaChannelHistory
+from .model import ChannelVersions, CheckpointTuple, Config
 from .thread import Thread
 from .versions import V, next_version
 
@@ -61,9 +62,7 @@ class Saver:
         await self._engine.awrite(self._putting([prepared]))
         return _config_of(prepared)
 
-    def put_writes(
-        self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
+    def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Keep what a task wrote towards the next checkpoint; may come before its checkpoint."""
         self._open()
         prepared = prepare_writes(self._tools, config, writes, task_id, task_path)
@@ -140,16 +139,14 @@ class Saver:
         """The version after `current`, in the type it has; integers from 1 where there is none."""
         return next_version(current)
 
-    def get_delta_channel_history(
-        self, *, config: Any, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
+    def get_delta_channel_history(self, *, config: Any, channels: Sequence[str]) -> Mapping[str, Any]:
         """Per channel, the writes along the parent chain and the value they start from."""
         found = self._engine.run(self._replaying(config, channels))
         return history.decode_delta_history(self._tools, found)
 
     async def aget_delta_channel_history(
         self, *, config: Any, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
+    ) -> Mapping[str, Any]:
         found = await self._engine.arun(self._replaying(config, channels))
         return history.decode_delta_history(self._tools, found)
 
@@ -244,19 +241,19 @@ class Saver:
             for waiting in survey.waiting_at(await self.aget_tuple(info.config) or _EMPTY):
                 yield waiting
 
-    def stats(self) -> health.Stats:
+    def stats(self) -> Stats:
         """The store in figures."""
-        return self._engine.run(lambda backend: health.take_stats(backend, time.time()))
+        return self._engine.run(lambda backend: take_stats(backend, time.time()))
 
-    async def astats(self) -> health.Stats:
-        return await self._engine.arun(lambda backend: health.take_stats(backend, time.time()))
+    async def astats(self) -> Stats:
+        return await self._engine.arun(lambda backend: take_stats(backend, time.time()))
 
-    def health(self) -> health.Health:
+    def health(self) -> Health:
         """Write, read and remove a record; says what is wrong instead of raising."""
-        return self._engine.run(health.probe)
+        return self._engine.run(probe)
 
-    async def ahealth(self) -> health.Health:
-        return await self._engine.arun(health.probe)
+    async def ahealth(self) -> Health:
+        return await self._engine.arun(probe)
 
     def keys_in_use(self) -> set[str]:
         """The ids of the keys that stored bytes are sealed under."""

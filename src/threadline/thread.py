@@ -31,11 +31,10 @@ class Thread:
 
     def versions(self, channel: str, *, limit: int | None = None, namespace: str = "") -> list[ChannelVersion]:
         """The values one channel had, newest first, each at the checkpoint that brought it."""
-        return self._engine.run(lambda backend: channel_versions(backend, self._tools, *self._asked(channel, limit, namespace)))
+        asked = self._asked(channel, limit, namespace)
+        return self._engine.run(lambda backend: channel_versions(backend, self._tools, *asked))
 
-    async def aversions(
-        self, channel: str, *, limit: int | None = None, namespace: str = ""
-    ) -> list[ChannelVersion]:
+    async def aversions(self, channel: str, *, limit: int | None = None, namespace: str = "") -> list[ChannelVersion]:
         asked = self._asked(channel, limit, namespace)
         return await self._engine.arun(lambda backend: channel_versions(backend, self._tools, *asked))
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import os
 import uuid
-from typing import TypeVar, Union
+from typing import TypeAlias, TypeVar
 
 from .errors import InvalidRequest
 from .ids import id_after
 
 __all__ = ["Version", "is_newer", "next_version", "sort_key"]
 
-Version = Union[int, float, str]
+Version: TypeAlias = int | float | str
 V = TypeVar("V", int, float, str)
 
 
 def next_version(current: V | None) -> V:
     """The version that follows `current`, in its own type; 1 where there is none."""
     if current is None:
-        return 1
+        return 1  # type: ignore[return-value]
     if isinstance(current, (int, float)):
         return current + 1
     counter, dot, _ = current.partition(".")

@@ -129,8 +129,10 @@ def stored_writes():
     def wait(saver, config, channel, *, count, seconds=20):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
+            # The node may run before its checkpoint is stored: durability is "async" by default.
             latest = saver.get_tuple(config)
-            tasks = {task for task, name, _ in latest.pending_writes or () if name == channel}
+            writes = (latest.pending_writes or ()) if latest else ()
+            tasks = {task for task, name, _ in writes if name == channel}
             if len(tasks) >= count:
                 return
             time.sleep(0.005)

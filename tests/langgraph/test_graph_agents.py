@@ -70,9 +70,7 @@ def test_an_agent_loop_keeps_every_message_and_tool_call(half, saver, reopen, th
     stored = half.get_state(build_agent().compile(checkpointer=reopen()), config)
 
     assert stored.values["messages"] == final["messages"]
-    assert [message.type for message in final["messages"]] == [
-        "human", "ai", "tool", "ai", "tool", "ai",
-    ]  # fmt: skip
+    assert [message.type for message in final["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
     assert stored.values["messages"][1].tool_calls == [
         {"name": "add", "args": {"a": 2, "b": 3}, "id": "call-add-1", "type": "tool_call"}
     ]
@@ -102,8 +100,14 @@ def test_every_step_of_an_agent_has_the_messages_of_its_moment(half, saver, thre
     assert [len(snapshot.values["messages"]) for snapshot in history] == [6, 5, 4, 3, 2, 1, 0]
     assert [snapshot.metadata["step"] for snapshot in history] == [5, 4, 3, 2, 1, 0, -1]
     assert [snapshot.next for snapshot in history] == [
-        (), ("model",), ("tools",), ("model",), ("tools",), ("model",), ("__start__",),
-    ]  # fmt: skip
+        (),
+        ("model",),
+        ("tools",),
+        ("model",),
+        ("tools",),
+        ("model",),
+        ("__start__",),
+    ]
     for newer, older in pairwise(history):
         assert newer.parent_config["configurable"] == older.config["configurable"]
 

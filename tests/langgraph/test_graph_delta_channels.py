@@ -83,9 +83,7 @@ def test_thirty_turns_equal_those_of_an_ordinary_channel(half, saver, reopen, th
 
 
 @pytest.mark.parametrize("frequency", FREQUENCIES)
-def test_every_checkpoint_of_a_delta_thread_has_the_value_of_its_moment(
-    half, saver, reopen, thread, frequency
-):
+def test_every_checkpoint_of_a_delta_thread_has_the_value_of_its_moment(half, saver, reopen, thread, frequency):
     talk(half, build(frequency).compile(checkpointer=saver), thread("delta"), range(4))
     talk(half, build(None).compile(checkpointer=saver), thread("whole"), range(4))
 
@@ -93,9 +91,7 @@ def test_every_checkpoint_of_a_delta_thread_has_the_value_of_its_moment(
     delta = half.get_state_history(build(frequency).compile(checkpointer=other), thread("delta"))
     whole = half.get_state_history(build(None).compile(checkpointer=other), thread("whole"))
 
-    assert [each.values.get("words", []) for each in delta] == [
-        each.values.get("words", []) for each in whole
-    ]
+    assert [each.values.get("words", []) for each in delta] == [each.values.get("words", []) for each in whole]
     assert [each.next for each in delta] == [each.next for each in whole]
 
 
@@ -138,9 +134,7 @@ def test_a_fork_of_a_delta_thread_has_its_past_and_not_its_sibling(half, saver, 
     other = build(frequency).compile(checkpointer=reopen())
     branch = half.invoke(other, {"words": ["hello again"]}, fork)
 
-    assert branch["words"][: len(expected(range(3))) + 2] == [
-        *expected(range(3)), "turning", "hello again",
-    ]  # fmt: skip
+    assert branch["words"][: len(expected(range(3))) + 2] == [*expected(range(3)), "turning", "hello again"]
     assert half.get_state(other, thread()).values == branch
     assert half.get_state(other, head.config).values["words"] == expected(range(6))
 

@@ -41,10 +41,21 @@ def build_loop(ran, fail_at=None):
 
 
 EXPECTED_LOG = [
-    "count 0", "count 1", "count 2", "aside x 3", "aside y 3",
-    "count 3", "count 4", "count 5", "count 6", "aside x 7", "aside y 7",
-    "count 7", "count 8", "count 9",
-]  # fmt: skip
+    "count 0",
+    "count 1",
+    "count 2",
+    "aside x 3",
+    "aside y 3",
+    "count 3",
+    "count 4",
+    "count 5",
+    "count 6",
+    "aside x 7",
+    "aside y 7",
+    "count 7",
+    "count 8",
+    "count 9",
+]
 
 
 @pytest.mark.parametrize("durability", MODES)
@@ -117,9 +128,7 @@ def test_finished_siblings_stay_finished_in_every_mode(half, saver, reopen, thre
     half.invoke(builder.compile(checkpointer=saver), {"count": 0}, config, durability=durability)
     assert sorted(ran) == ["a", "b"]
 
-    final = half.invoke(
-        builder.compile(checkpointer=reopen()), Command(resume="c"), config, durability=durability
-    )
+    final = half.invoke(builder.compile(checkpointer=reopen()), Command(resume="c"), config, durability=durability)
 
     assert sorted(ran) == ["a", "b"]
     assert final["log"] == ["a", "b", "c"]

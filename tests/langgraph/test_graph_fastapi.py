@@ -93,9 +93,7 @@ def test_concurrent_requests_share_one_checkpointer(url):
         async with serving(url) as client:
             return await asyncio.gather(*(converse(client, f"chat-{n}") for n in range(20)))
 
-    assert asyncio.run(run()) == [
-        spoken(*(f"chat-{number} {turn}" for turn in range(4))) for number in range(20)
-    ]
+    assert asyncio.run(run()) == [spoken(*(f"chat-{number} {turn}" for turn in range(4))) for number in range(20)]
 
 
 def test_chats_survive_a_restart_of_the_application(sqlite_url):

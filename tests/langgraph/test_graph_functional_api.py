@@ -63,8 +63,9 @@ def test_tasks_finished_before_a_question_are_not_run_after_it(half, reopen, thr
     ran = []
     asked = half.invoke(build_essay(reopen(), ran), "tea", thread())
     assert asked["__interrupt__"][0].value == {
-        "plan": "outline of tea", "written": ["BEGINNING", "MIDDLE", "END"],
-    }  # fmt: skip
+        "plan": "outline of tea",
+        "written": ["BEGINNING", "MIDDLE", "END"],
+    }
     assert sorted(ran) == ["beginning", "end", "middle", "outline"]
 
     ran.clear()

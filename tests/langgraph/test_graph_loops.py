@@ -64,9 +64,7 @@ def test_one_object_serves_two_event_loops_at_the_same_time(graph, thread):
     async def run(name):
         both_run.wait()
         for number in range(10):
-            await asyncio.gather(
-                *(graph.ainvoke({"seen": [number]}, thread(f"{name}-{part}")) for part in range(3))
-            )
+            await asyncio.gather(*(graph.ainvoke({"seen": [number]}, thread(f"{name}-{part}")) for part in range(3)))
 
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(asyncio.run, run(name)) for name in ("left", "right")]:

@@ -145,9 +145,7 @@ def test_several_questions_of_one_node_are_answered_one_by_one(half, reopen, thr
         {"question": "colour?", "so far": "XL"},
         ["sure?", "XL", {"name": "green", "rgb": [0, 128, 0]}],
     ]
-    assert final["answers"] == {
-        "size": "XL", "colour": {"name": "green", "rgb": [0, 128, 0]}, "sure": True,
-    }  # fmt: skip
+    assert final["answers"] == {"size": "XL", "colour": {"name": "green", "rgb": [0, 128, 0]}, "sure": True}
     assert final["log"] == ["asked", "shipped"]
     assert len(entered) == 4
 

@@ -53,9 +53,7 @@ def test_streamed_checkpoints_are_the_stored_ones(half, saver, thread):
         return config and config["configurable"]["checkpoint_id"]
 
     assert [told(each["config"]) for each in streamed] == [told(each.config) for each in history]
-    assert [told(each["parent_config"]) for each in streamed] == [
-        told(each.parent_config) for each in history
-    ]
+    assert [told(each["parent_config"]) for each in streamed] == [told(each.parent_config) for each in history]
     assert [each["values"] for each in streamed] == [each.values for each in history]
     assert [tuple(each["next"]) for each in streamed] == [each.next for each in history]
     assert [each["metadata"]["step"] for each in streamed] == [-1, 0, 1, 2]
@@ -118,8 +116,7 @@ def test_a_stream_of_subgraphs_names_the_stored_namespaces(half, saver, thread, 
         for _, each in streamed
     }
     held = {
-        (each.config["configurable"]["checkpoint_ns"], each.config["configurable"]["checkpoint_id"])
-        for each in stored
+        (each.config["configurable"]["checkpoint_ns"], each.config["configurable"]["checkpoint_id"]) for each in stored
     }
     assert told == held
     assert {namespace.split(":")[0] for namespace, _ in held} == {"", "inner"}

@@ -216,8 +216,7 @@ def test_a_memory_belongs_to_its_thread(half, saver, thread):
     half.invoke(graph, {"word": "yours"}, thread("b"))
 
     memories = {
-        name: half.get_state(graph, thread(name, checkpoint_ns="memory")).values["heard"]
-        for name in ("a", "b")
+        name: half.get_state(graph, thread(name, checkpoint_ns="memory")).values["heard"] for name in ("a", "b")
     }
     assert memories == {"a": ["mine"], "b": ["yours"]}
 

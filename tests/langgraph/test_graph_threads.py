@@ -30,9 +30,7 @@ def build(ask=False, thought=None):
 
     builder = StateGraph(Notes)
     builder.add_node("first", lambda state: {"notes": [f"first {last(state)}"]})
-    builder.add_node(
-        "inner", lambda state: {"notes": inner_graph.invoke({"notes": [last(state)]})["notes"][1:]}
-    )
+    builder.add_node("inner", lambda state: {"notes": inner_graph.invoke({"notes": [last(state)]})["notes"][1:]})
     builder.add_node("second", lambda state: {"notes": [f"second {last(state)}"]})
     inner_graph = inner.compile()
     builder.add_edge(START, "first")
@@ -147,8 +145,7 @@ def test_a_copy_of_a_waiting_thread_can_be_answered_differently(half, saver, reo
     graph = build(ask=True).compile(checkpointer=reopen())
     assert [each.value for each in half.get_state(graph, thread("copy")).interrupts] == ["and?"]
     answers = {
-        name: half.invoke(graph, Command(resume=f"said {name}"), thread(name))["notes"]
-        for name in ("copy", "origin")
+        name: half.invoke(graph, Command(resume=f"said {name}"), thread(name))["notes"] for name in ("copy", "origin")
     }
 
     assert answers["copy"] == expected("x", answer="said copy")

@@ -237,9 +237,7 @@ def test_an_update_acts_as_the_node_it_names(half, graph, story, told):
     final = half.invoke(graph, None, story)
 
     assert told == ["conflict", "ending"]
-    assert final["lines"] == [
-        *told_of("Ann", "Ann", "Ann"), "a twist", "conflict of Ann", "ending of Ann",
-    ]  # fmt: skip
+    assert final["lines"] == [*told_of("Ann", "Ann", "Ann"), "a twist", "conflict of Ann", "ending of Ann"]
 
 
 def test_a_thread_may_begin_with_an_update(half, graph, thread, told, reopen):
@@ -306,7 +304,5 @@ def test_going_back_before_an_answer_asks_again(half, saver, thread, reopen):
     second = half.invoke(other, Command(resume="snow"), thread())
 
     assert second["lines"] == ["snow"]
-    answers = {
-        tuple(each.values["lines"]) for each in half.get_state_history(other, thread()) if each.next == ()
-    }
+    answers = {tuple(each.values["lines"]) for each in half.get_state_history(other, thread()) if each.next == ()}
     assert answers == {("rain",), ("snow",)}

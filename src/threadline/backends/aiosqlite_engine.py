@@ -49,7 +49,9 @@ class AiosqliteEngine:
         if self._loop is None or not self._loop.is_running():
             raise InvalidRequest("the loop of this aiosqlite connection does not run: use the a… methods on it")
         if running is self._loop:
-            raise InvalidRequest("a sync call on the loop of its aiosqlite connection would wait for itself: use the a… method")
+            raise InvalidRequest(
+                "a sync call on the loop of its aiosqlite connection would wait for itself: use the a… method"
+            )
         return asyncio.run_coroutine_threadsafe(self.arun(operation), self._loop).result()
 
     async def arun(self, operation: Operation[T]) -> T:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unavailable
@@ -143,10 +144,8 @@ def _tell(group: list[_Job]) -> None:
         if job.future is not None:
             loops.setdefault(job.future.get_loop(), []).append(job)
     for loop, jobs in loops.items():
-        try:
+        with suppress(RuntimeError):  # that loop was closed; nobody is waiting any more
             loop.call_soon_threadsafe(_resolve, jobs)
-        except RuntimeError:
-            pass  # that loop was closed; nobody is waiting any more
 
 
 def _resolve(jobs: list[_Job]) -> None:

@@ -67,17 +67,14 @@ class MemoryBackend:
             thread = self._alive(change.joins)
             if thread is None:
                 raise NotFound(f"there is no thread {change.joins!r}")
-        elif needs_parent_row(thread, change):
-            if not any((thread.serial, ns, change.continues) in self._checkpoints for ns in self._namespaces(thread)):
-                raise Conflict(f"the thread {change.thread_id!r} was deleted while this run was going on")
+        elif needs_parent_row(thread, change) and not self._has_checkpoint(thread, change.continues):
+            raise Conflict(f"the thread {change.thread_id!r} was deleted while this run was going on")
         stamp = (thread.pool, thread.epoch)
         return Stale(stamp) if change.stamp is not None and change.stamp != stamp else None
 
     def _apply(self, change: Change) -> Applied:
         thread = self._alive(change.thread_id) or self._begin(change)
-        self._chunks[thread.pool].update(
-            (digest, (links, form, data)) for digest, links, form, data in change.chunks
-        )
+        self._chunks[thread.pool].update((digest, (links, form, data)) for digest, links, form, data in change.chunks)
         for row in change.checkpoints:
             place = (thread.serial, row.namespace, row.id)
             if place not in self._checkpoints:
@@ -85,8 +82,8 @@ class MemoryBackend:
             self._checkpoints[place] = row
         for write in change.writes:
             held = self._writes[thread.serial, write.namespace, write.checkpoint_id]
-            if write.replaces or (write.task_id, write.index) not in held:
-                held[write.task_id, write.index] = write
+            if write.replaces or (write.task_id, write.idx) not in held:
+                held[write.task_id, write.idx] = write
         if change.now - thread.active > ACTIVITY_SECONDS:
             self._threads[change.thread_id] = thread._replace(active=change.now)
         return Applied((thread.pool, thread.epoch))
@@ -187,8 +184,8 @@ class MemoryBackend:
                     self._checkpoints[place] = new
             for was, now in writes:
                 held = self._writes.get((thread.serial, was.namespace, was.checkpoint_id), {})
-                if held.get((was.task_id, was.index)) == was:
-                    held[was.task_id, was.index] = now
+                if held.get((was.task_id, was.idx)) == was:
+                    held[was.task_id, was.idx] = now
 
     async def forms(self) -> set[int]:
         with self._lock:
@@ -346,6 +343,9 @@ class MemoryBackend:
         thread = self._threads.get(thread_id)
         return thread if thread is not None and thread.status != "deleted" else None
 
+    def _has_checkpoint(self, thread: ThreadRow, checkpoint_id: str | None) -> bool:
+        return any((thread.serial, ns, checkpoint_id) in self._checkpoints for ns in self._namespaces(thread))
+
     def _namespaces(self, thread: ThreadRow) -> dict[str, list[str]]:
         return self._ids.get(thread.serial, {})
 
@@ -353,5 +353,5 @@ class MemoryBackend:
         writes: list[WriteRow] = []
         if with_writes:
             held = self._writes.get((thread.serial, row.namespace, row.id), {})
-            writes = sorted(held.values(), key=lambda w: write_order(w.task_path, w.task_id, w.index))
+            writes = sorted(held.values(), key=lambda w: write_order(w.task_path, w.task_id, w.idx))
         return Found(thread.thread_id, thread.pool, thread.epoch, row, writes)

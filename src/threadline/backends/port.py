@@ -67,7 +67,7 @@ class CheckpointRow(NamedTuple):
     source: str | None
     run_id: str | None
     created: float
-    index: str | None  # JSON of what can be searched
+    searchable: str | None  # JSON of what can be looked for
 
 
 class WriteRow(NamedTuple):
@@ -76,7 +76,7 @@ class WriteRow(NamedTuple):
     namespace: str
     checkpoint_id: str
     task_id: str
-    index: int
+    idx: int
     task_path: str
     channel: str
     links: bytes

@@ -6,7 +6,7 @@ import logging
 import os
 import sqlite3
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..drive import run_now
@@ -129,7 +129,9 @@ class SqliteEngine:
         elif found > FORMAT:
             raise NewerFormat(f"the database has format {found}, this version reads up to {FORMAT}: upgrade threadline")
         elif found < FORMAT and self._setup_mode != "migrate":
-            raise InvalidRequest(f"the database has format {found}: open it once with setup='migrate' to bring it to {FORMAT}")
+            raise InvalidRequest(
+                f"the database has format {found}: open it once with setup='migrate' to bring it to {FORMAT}"
+            )
         self._say_what_is_not_imported(connection)
 
     def _format(self, connection: sqlite3.Connection) -> int | None:
@@ -174,7 +176,7 @@ class _BlockingSqlite:
     def __init__(self, engine: SqliteEngine) -> None:
         self._engine = engine
 
-    async def read(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         with self._engine._connections.reading() as connection:
             return await work(SqliteTransaction(connection))
 
@@ -188,7 +190,8 @@ class _BlockingSqlite:
     async def size_bytes(self) -> int:
         with self._engine._connections.reading() as connection:
             pages, unused, page_bytes = (
-                connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
             )
             return int((pages - unused) * page_bytes)
 

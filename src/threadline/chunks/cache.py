@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 __all__ = ["BoundedCache"]
@@ -26,23 +27,26 @@ class BoundedCache(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        try:
+        with suppress(KeyError):  # another thread evicted it meanwhile; the value is still good
             self._entries.move_to_end(key)
-        except KeyError:
-            pass  # another thread evicted it meanwhile; the value is still good
         return entry[0]
 
     def put(self, key: K, value: V, cost_bytes: int) -> None:
+        self.put_many([(key, value, cost_bytes)])
+
+    def put_many(self, entries: Iterable[tuple[K, V, int]]) -> None:
+        held, limit = self._entries, self.limit_bytes
         with self._lock:
-            replaced = self._entries.pop(key, None)
-            if replaced is not None:
-                self.used_bytes -= replaced[1]
-            if cost_bytes > self.limit_bytes:
-                return
-            self._entries[key] = (value, cost_bytes)
-            self.used_bytes += cost_bytes
-            while self.used_bytes > self.limit_bytes:
-                _, (_, cost) = self._entries.popitem(last=False)
+            for key, value, cost_bytes in entries:
+                replaced = held.pop(key, None)
+                if replaced is not None:
+                    self.used_bytes -= replaced[1]
+                if cost_bytes > limit:
+                    continue
+                held[key] = (value, cost_bytes)
+                self.used_bytes += cost_bytes
+            while self.used_bytes > limit:
+                _, (_, cost) = held.popitem(last=False)
                 self.used_bytes -= cost
 
     def drop(self, key: K) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..codec.wire import Codec
+from ..errors import NotSerializable
 from .cutting import INLINE_BYTES, LARGE_ITEM_BYTES, ROOT_ENTRIES, ends_run, pieces, runs
 from .digest import Digester
 from .recall import Prover, Run, Stamp
@@ -170,8 +171,11 @@ class _Sequence:
         return self.encoder.prover.holds(run.proof, self.values[position:end])
 
     def _encode_one(self, position: int) -> None:
-        name = position if self.keys is None else repr(self.keys[position])
-        ref = self.encoder.item(self.values[position], f"{self.path}[{name}]", self.chunks)
+        try:
+            ref = self.encoder.item(self.values[position], "", self.chunks)
+        except NotSerializable as error:
+            name = position if self.keys is None else self.keys[position]
+            raise error.under(f"{self.path}[{name!r}]") from None
         self.refs.append(ref)
         if ends_run(ref, len(self.refs)):
             self._close(position + 1, None)
@@ -235,5 +239,3 @@ def _inlined(kind: int, refs: Iterable[Ref], keys: tuple[str, ...] | None) -> In
         parts = (part for key, item in zip(keys, contents, strict=True) for part in (ormsgpack.packb(key), item))
         joined = map_header(len(contents)) + b"".join(parts)
     return Inline(joined) if len(joined) < INLINE_BYTES else None
-
-

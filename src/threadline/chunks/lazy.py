@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 __all__ = ["LazyValues"]
@@ -24,7 +24,7 @@ class LazyValues(dict[str, Any]):
     __slots__ = ()
 
     @classmethod
-    def of(cls, decoders: dict[str, Callable[[], Any]]) -> LazyValues:
+    def of(cls, decoders: Mapping[str, Callable[[], Any]]) -> LazyValues:
         """A mapping whose values come from these functions, each called once at most."""
         return cls({name: _Undecoded(decode) for name, decode in decoders.items()})
 
@@ -40,7 +40,7 @@ class LazyValues(dict[str, Any]):
         return dict.__iter__(self)
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        return self[key] if key in self else default  # noqa: SIM401
 
     def values(self) -> Any:
         return dict.values(self._decoded())
@@ -75,10 +75,10 @@ class LazyValues(dict[str, Any]):
     def __eq__(self, other: object) -> bool:
         return dict.__eq__(self._decoded(), other._decoded() if isinstance(other, LazyValues) else other) is True
 
+    __hash__ = None
+
     def __ne__(self, other: object) -> bool:
         return not self == other
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __or__(self, other: Any) -> Any:
         return dict(self) | dict(other) if isinstance(other, dict) else NotImplemented

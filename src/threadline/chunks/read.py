@@ -120,9 +120,7 @@ class Reader:
         self.contents.clear()
         self.decoded.clear()
 
-    def _from_cache(
-        self, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int, int]]
-    ) -> set[bytes]:
+    def _from_cache(self, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int, int]]) -> set[bytes]:
         """Take what is cached; what remains must be fetched."""
         absent = set()
         get = self.contents.get
@@ -149,7 +147,8 @@ class Reader:
         nodes: dict[bytes, tuple[int, int]],
     ) -> None:
         """Verify what was fetched, and keep it."""
-        unwrap, keep = self.envelope.unwrap, self.contents.put
+        unwrap = self.envelope.unwrap
+        kept: list[tuple[bytes, bytes | Node, int]] = []
         is_plain = self.envelope.ring is None
         for digest in wanted:
             row = fetched.get(digest)
@@ -167,12 +166,13 @@ class Reader:
                     pile.damaged[digest] = "was altered"
                     continue
                 pile.nodes[digest] = node = unpack_node(links, content, nodes[digest][0])
-                keep(digest, node, len(links) * 4 + len(content) + 200)
+                kept.append((digest, node, len(links) * 4 + len(content) + 200))
             elif self.digester.item(content) != digest:
                 pile.damaged[digest] = "was altered"
             else:
                 pile.items[digest] = content
-                keep(digest, content, len(content) + 150)
+                kept.append((digest, content, len(content) + 150))
+        self.contents.put_many(kept)
 
     def _shared(self, ref: Ref, pile: Pile) -> Any:
         """The value, made of objects that other values may hold too."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import is_
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, TypeAlias
 
 from ..codec.wire import Codec, Fingerprint
 from .cache import BoundedCache
@@ -31,13 +31,13 @@ class Same(NamedTuple):
     values: list[Any]
 
 
-Proof = Union[Fingerprint, list[bytes], Same]
+Proof: TypeAlias = Fingerprint | list[bytes] | Same
 
 
 class Run:
     """A run of references: a leaf of the tree, with its proof and where it is known to be stored."""
 
-    __slots__ = ("digest", "keys", "proof", "refs", "stored")
+    __slots__ = ("cost_bytes", "digest", "keys", "proof", "refs", "stored")
 
     def __init__(self, refs: tuple[Any, ...], keys: tuple[str, ...] | None, proof: Proof) -> None:
         self.refs = refs
@@ -45,17 +45,14 @@ class Run:
         self.proof = proof
         self.digest: bytes | None = None
         self.stored: Stamp | None = None
+        # About how much memory remembering this run takes.
+        self.cost_bytes = _held_by(proof) + 120 * len(refs)
 
-    @property
-    def cost_bytes(self) -> int:
-        """About how much memory remembering this run takes."""
-        if isinstance(self.proof, Fingerprint):
-            held = len(self.proof.packed)
-        elif isinstance(self.proof, Same):
-            held = 200 * len(self.proof.values)
-        else:
-            held = sum(map(len, self.proof))
-        return held + 120 * len(self.refs)
+
+def _held_by(proof: Proof) -> int:
+    if isinstance(proof, Fingerprint):
+        return len(proof.packed)
+    return 200 * len(proof.values) if isinstance(proof, Same) else sum(map(len, proof))
 
 
 class Prover:

@@ -13,14 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 import ormsgpack
 
 from ..errors import Corrupt
 from .digest import split_links
 
-__all__ = ["LIST", "MAP", "Inline", "Node", "Pieces", "Ref", "Tree", "links_of", "pack_node", "pack_refs", "unpack_node", "unpack_refs"]
+__all__ = [
+    "LIST",
+    "MAP",
+    "Inline",
+    "Node",
+    "Pieces",
+    "Ref",
+    "Tree",
+    "links_of",
+    "pack_node",
+    "pack_refs",
+    "unpack_node",
+    "unpack_refs",
+]
 
 LIST, MAP, PIECES = 0, 1, 2
 
@@ -49,7 +62,7 @@ class Tree:
     keys: tuple[str, ...] | None = None
 
 
-Ref = Union[bytes, Inline, Pieces, Tree]
+Ref: TypeAlias = bytes | Inline | Pieces | Tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,9 @@ BUILTINS: tuple[Builtin, ...] = (
     Builtin("ba", bytearray, bytes, bytearray),
     Builtin("dq", collections.deque, lambda v: [v.maxlen, list(v)], lambda s: collections.deque(s[1], s[0])),
     Builtin("od", collections.OrderedDict, dict, collections.OrderedDict),
-    Builtin("dd", collections.defaultdict, _defaultdict_state, lambda s: collections.defaultdict(_FACTORIES[s[0]], s[1])),
+    Builtin(
+        "dd", collections.defaultdict, _defaultdict_state, lambda s: collections.defaultdict(_FACTORIES[s[0]], s[1])
+    ),
     Builtin("ct", collections.Counter, dict, collections.Counter),
     Builtin("dt", dt.datetime, _moment_state, _moment),
     Builtin("date", dt.date, dt.date.isoformat, dt.date.fromisoformat),

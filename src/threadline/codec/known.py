@@ -20,9 +20,7 @@ _MESSAGES = {
 
 # Class name -> stored name, for the formats that name a message by its class alone.
 LANGCHAIN_MESSAGES = {
-    name: f"langchain_core.messages.{module}:{name}"
-    for module, names in _MESSAGES.items()
-    for name in names.split()
+    name: f"langchain_core.messages.{module}:{name}" for module, names in _MESSAGES.items() for name in names.split()
 }
 
 WELL_KNOWN = frozenset(LANGCHAIN_MESSAGES.values()) | frozenset(

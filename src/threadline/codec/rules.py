@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar, Union
+from typing import Any, TypeAlias, TypeVar
 
 from ..errors import InvalidRequest, NotAllowed
 from .known import WELL_KNOWN
@@ -25,7 +25,7 @@ from .shapes import Shape, shape_of
 __all__ = ["AllowedTypes", "Registration", "TypeRules", "class_name", "register", "register_module"]
 
 C = TypeVar("C", bound=type)
-AllowedTypes = Union[str, Iterable[Union[type, tuple[str, ...]]], None]
+AllowedTypes: TypeAlias = str | Iterable[type | tuple[str, ...]] | None
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,9 @@ def load_typed(data: tuple[str, bytes], codec: Codec) -> Any:
             raise codec._why_undecodable(content, error) from None
     if tag == "pickle":
         if not codec.pickle_fallback:
-            raise NotAllowed("the stored value is a pickle, which can run code: Serializer(pickle_fallback=True) reads it")
+            raise NotAllowed(
+                "the stored value is a pickle, which can run code: Serializer(pickle_fallback=True) reads it"
+            )
         import pickle
 
         return pickle.loads(content)

@@ -90,9 +90,7 @@ def _pydantic(cls: Any) -> Shape:
         # LangGraph's savers do not keep which fields of a message were set; asking costs as much as packing.
         return Shape(state, build, is_dict=not has_private)
     mask_of, chosen_of = _field_masks(sorted(fields))
-    return Shape(
-        state, build, variant=mask_of, build_variant=lambda mask: partial(build, chosen=chosen_of(mask))
-    )
+    return Shape(state, build, variant=mask_of, build_variant=lambda mask: partial(build, chosen=chosen_of(mask)))
 
 
 def _field_masks(names: list[str]) -> tuple[Callable[[Any], str], Callable[[str], frozenset[str]]]:

@@ -16,6 +16,7 @@ codec/rules.py; codes 0 to 7 are LangGraph's and are read by codec/legacy.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
@@ -323,7 +324,7 @@ class Codec:
 
         return load_typed(typed, self)
 
-    def _why_undecodable(self, data: bytes, error: ValueError) -> Exception:
+    def _why_undecodable(self, data: bytes, error: Exception) -> Exception:
         """The real failure: ormsgpack hides what its hook raised, so decode again and listen."""
         failures: list[Exception] = []
 
@@ -335,10 +336,8 @@ class Codec:
                 failures.append(nested)
                 raise
 
-        try:
+        with suppress(ValueError):
             unpackb(data, ext_hook=listen)
-        except ValueError:
-            pass
         found = failures[0] if failures else error
         return found if isinstance(found, ThreadlineError) else Corrupt(f"undecodable bytes ({found})")
 
@@ -354,9 +353,7 @@ def _header(name: str) -> bytes:
     return bytes((len(encoded),)) + encoded
 
 
-def _plan(
-    name: str | None, state: Callable[[Any], Any], variant: Callable[[Any], str] | None = None
-) -> _Plan:
+def _plan(name: str | None, state: Callable[[Any], Any], variant: Callable[[Any], str] | None = None) -> _Plan:
     """A plan with one header for all values, or one for each variant that the values' class knows."""
     header = None if name is None else _header(name)
     if variant is None:
@@ -398,9 +395,7 @@ def _reduction(cls: type) -> _Plan | None:
     return None
 
 
-def _upgraded(
-    build: Callable[[Any], Any], upgrade: Callable[[Any, int], Any], stored: int
-) -> Callable[[Any], Any]:
+def _upgraded(build: Callable[[Any], Any], upgrade: Callable[[Any, int], Any], stored: int) -> Callable[[Any], Any]:
     return lambda state: build(upgrade(state, stored))
 
 
@@ -436,4 +431,3 @@ _BUILTIN_BUILDERS: dict[bytes, Callable[[Any], Any]] = {
     b"m": lambda pairs: {key: value for key, value in pairs},
     b"u": str,
 }
-

@@ -12,13 +12,13 @@ a coroutine over the backend. Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import ormsgpack
 
-from ..backends.port import Applied, Backend, Change, CheckpointRow, ChunkRow, Stamp, WriteRow
+from ..backends.port import Backend, Change, CheckpointRow, ChunkRow, Stale, Stamp, WriteRow
 from ..chunks.encode import Chunks, Encoded
 from ..chunks.read import chunk_place
 from ..chunks.recall import Run
@@ -59,19 +59,28 @@ class PreparedPut(_Prepared):
 
     checkpoint_id: str = ""
     drafted: Draft | None = None
-    roots: Roots = Roots({}, {})
+    roots: Roots | None = None
     parent: Roots | None = None
     parent_is_known: bool = False
     # Channels that keep the parent's root if it has this version.
-    inherits: list[str] = field(default_factory=list)
+    inherits: Collection[str] = ()
+    _settled: Roots | None = None
 
     def settled(self) -> Roots:
         """The roots of this checkpoint, those that come from the parent included."""
-        versions, refs = self.roots
-        if self.parent is None or not self.inherits:
-            return self.roots
-        kept = {name: self.parent.refs[name] for name in self.inherits if self.parent.has(name, versions[name])}
-        return Roots(versions, {**refs, **kept})
+        if self._settled is None:
+            assert self.roots is not None
+            versions, refs = self.roots
+            if self.parent is not None:
+                there, since = self.parent.refs, self.parent.versions
+                kept = {name: there[name] for name in self.inherits if name in there and since[name] == versions[name]}
+                refs = {**refs, **kept} if kept else refs
+            self._settled = Roots(versions, refs)
+        return self._settled
+
+    def unsettle(self) -> None:
+        """Forget the parent, which must be read anew."""
+        self.parent, self.parent_is_known, self._settled = None, False, None
 
 
 @dataclass(slots=True)
@@ -109,7 +118,7 @@ def prepare_put(
         encoded = tools.encoder.value(values[name], name, before, stamp)
         tools.recall.keep(place.thread_id, place.namespace, name, encoded.runs)
         refs[name] = put.take(encoded)
-    put.inherits = sorted(inherits)
+    put.inherits = inherits
     put.roots = Roots(versions, refs)
     _warn_of_size(tools, put)
     return put
@@ -156,14 +165,16 @@ async def put_all(backend: Backend, tools: Tools, prepared: Sequence[PreparedPut
                 await _claim_pool(backend, tools, one, now)
         changes = [_change(tools, one, now) for one in prepared]
         outcomes = await backend.apply(changes)
-        if all(isinstance(outcome, Applied) for outcome in outcomes):
+        if not any(isinstance(outcome, Stale) for outcome in outcomes):
             for one, outcome in zip(prepared, outcomes, strict=True):
                 _acknowledge(tools, one, outcome.stamp)
             return
         for one in prepared:
             await _refresh(backend, tools, one)
     thread_id = prepared[0].place.thread_id
-    raise Unavailable(f"the chunks of thread {thread_id!r} were collected again and again while it was written; try again")
+    raise Unavailable(
+        f"the chunks of thread {thread_id!r} were collected again and again while it was written; try again"
+    )
 
 
 def _find_parent(tools: Tools, put: PreparedPut, siblings: Mapping[tuple[str, str, str], PreparedPut]) -> None:
@@ -196,9 +207,7 @@ async def _read_parent(backend: Backend, tools: Tools, put: PreparedPut) -> None
     put.parent_is_known = True
 
 
-async def _claim_pool(
-    backend: Backend, tools: Tools, one: PreparedPut | PreparedWrites, now: float
-) -> None:
+async def _claim_pool(backend: Backend, tools: Tools, one: PreparedPut | PreparedWrites, now: float) -> None:
     """Make the thread, because what is sealed is bound to its pool."""
     thread_id, _, continues = one.place
     begins = isinstance(one, PreparedWrites) or continues is None
@@ -224,7 +233,8 @@ def _change(tools: Tools, one: PreparedPut | PreparedWrites, now: float) -> Chan
 
 
 def _chunk_row(tools: Tools, pool: int, digest: bytes, links: bytes, content: bytes) -> ChunkRow:
-    return ChunkRow(digest, links, *tools.envelope.wrap(content, chunk_place(pool, digest)))
+    place = chunk_place(pool, digest) if tools.envelope.ring is not None else b""
+    return ChunkRow(digest, links, *tools.envelope.wrap(content, place))
 
 
 def _checkpoint_row(tools: Tools, put: PreparedPut, now: float) -> CheckpointRow:
@@ -273,7 +283,8 @@ async def _refresh(backend: Backend, tools: Tools, one: PreparedPut | PreparedWr
         absent = await backend.missing(thread.pool, list(one.chunks))
         tools.known.add(one.stamp, [digest for digest in one.chunks if digest not in absent])
     if isinstance(one, PreparedPut) and one.place.checkpoint_id is not None:
-        had, one.parent, one.parent_is_known = one.parent, None, False
+        had = one.parent
+        one.unsettle()
         await _read_parent(backend, tools, one)
         if one.parent is None and had is not None:
             _require_own_values(one, had)
@@ -281,8 +292,9 @@ async def _refresh(backend: Backend, tools: Tools, one: PreparedPut | PreparedWr
 
 def _require_own_values(put: PreparedPut, parent: Roots) -> None:
     """The parent is gone: its values may stay only where this put encoded them itself."""
+    assert put.roots is not None
     versions, refs = put.roots
-    for name in put.inherits:
+    for name in sorted(put.inherits):
         if name not in refs and parent.has(name, versions[name]):
             raise Conflict(
                 f"thread {put.place.thread_id!r}: the parent checkpoint {put.place.checkpoint_id} was deleted while "
@@ -300,5 +312,3 @@ def _warn_of_size(tools: Tools, put: PreparedPut) -> None:
             put.place.thread_id,
             size / 1e6,
         )
-
-

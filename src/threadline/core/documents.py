@@ -1,6 +1,6 @@
 """A checkpoint as a row: the document holds the truth, the other columns are an index of what fits.
 
-The document is a list in the codec's encoding: `[v, ts, channels, versions_seen, updated_channels, other]`,
+The document is a list in the codec's encoding: `[v, ts, versions_seen, updated_channels, other, channels]`,
 where `channels` maps a name to `[version, reference]` and a channel without a value has `[version]`.
 """
 
@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+import ormsgpack
 
 from ..backends.port import CheckpointRow, Found, WriteRow
 from ..chunks.refs import Ref, pack_refs, unpack_refs
@@ -39,11 +42,10 @@ __all__ = [
 log = logging.getLogger("threadline")
 # Marks a key that the checkpoint did not have, where None is a value.
 ABSENT = False
-_STANDARD_KEYS = frozenset(
-    ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")
-)
+_STANDARD_KEYS = frozenset(("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"))
 _OWN_COLUMNS = frozenset(("step", "source", "run_id"))
 _LONGEST_INDEXED = 512
+_SEARCHABLE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Roots(NamedTuple):
@@ -71,8 +73,7 @@ class Document(NamedTuple):
 class Draft(NamedTuple):
     """A checkpoint on its way into a row: everything but the channels is encoded already."""
 
-    head: bytes  # v and ts
-    tail: bytes  # versions_seen, updated_channels, other
+    head: bytes  # v, ts, versions_seen, updated_channels, other
     described: bytes  # the metadata
     metadata: Mapping[str, Any]  # the same, for the index columns
 
@@ -84,21 +85,22 @@ def checkpoint_place(thread_id: str, namespace: str, checkpoint_id: str, part: s
 
 def write_place(thread_id: str, write: WriteRow) -> bytes:
     """What a pending write's seal is bound to."""
-    parts = ("write", thread_id, write.namespace, write.checkpoint_id, write.task_id, str(write.index), write.channel)
+    parts = ("write", thread_id, write.namespace, write.checkpoint_id, write.task_id, str(write.idx), write.channel)
     return "\0".join(parts).encode(errors="surrogatepass")
 
 
 def draft(checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], codec: Codec) -> Draft:
     """Encode what does not depend on the parent; NotSerializable names the path."""
-    encode = codec.encode_natively
-    other = {key: checkpoint[key] for key in checkpoint if key not in _STANDARD_KEYS}
-    tail = (
-        encode(dict(checkpoint.get("versions_seen", {})), "versions_seen")
-        + encode(checkpoint.get("updated_channels", ABSENT), "updated_channels")
-        + encode(other, "checkpoint")
-    )
-    head = encode(checkpoint.get("v", 1)) + encode(checkpoint["ts"], "ts")
-    return Draft(head, tail, encode(metadata, "metadata"), metadata)
+    head = [
+        checkpoint.get("v", 1),
+        checkpoint["ts"],
+        checkpoint.get("versions_seen", {}),
+        checkpoint.get("updated_channels", ABSENT),
+        {key: checkpoint[key] for key in checkpoint if key not in _STANDARD_KEYS},
+    ]
+    # Without its header: the channels follow as the sixth entry.
+    encoded = codec.encode_natively(head, "checkpoint")[1:]
+    return Draft(encoded, codec.encode_natively(metadata, "metadata"), metadata)
 
 
 def write_row(
@@ -120,9 +122,9 @@ def write_row(
     for name, version in roots.versions.items():
         if name not in channels:
             channels[name] = [version]
-    content = b"\x96" + drafted.head + codec.encode_natively(channels, "channels") + drafted.tail
-    form, stored = envelope.wrap(content, checkpoint_place(thread_id, *key, "document"))
-    metadata_form, described = envelope.wrap(drafted.described, checkpoint_place(thread_id, *key, "metadata"))
+    content = b"\x96" + drafted.head + _packed_channels(channels, codec)
+    form, stored = envelope.wrap(content, _place(envelope, thread_id, key, "document"))
+    metadata_form, described = envelope.wrap(drafted.described, _place(envelope, thread_id, key, "metadata"))
     metadata = drafted.metadata
     step, source, run_id = metadata.get("step"), metadata.get("source"), metadata.get("run_id")
     return CheckpointRow(
@@ -141,12 +143,24 @@ def write_row(
     )
 
 
+def _packed_channels(channels: dict[str, list[Any]], codec: Codec) -> bytes:
+    """Names, versions and references; plain but for names and versions that msgpack cannot say."""
+    try:
+        return ormsgpack.packb(channels)
+    except TypeError:
+        return codec.encode_natively(channels, "channels")
+
+
+def _place(envelope: Envelope, thread_id: str, key: tuple[str, str], part: str) -> bytes:
+    return checkpoint_place(thread_id, *key, part) if envelope.ring is not None else b""
+
+
 def read_document(found: Found, codec: Codec, envelope: Envelope) -> Document:
     """The document of a row; Corrupt names the checkpoint."""
     row = found.row
     place = checkpoint_place(found.thread_id, row.namespace, row.id, "document")
     try:
-        v, ts, channels, seen, updated, other = codec.decode(envelope.unwrap(row.form, row.document, place))
+        v, ts, seen, updated, other, channels = codec.decode(envelope.unwrap(row.form, row.document, place))
         order = {name: entry[1] for name, entry in channels.items() if len(entry) > 1}
         refs = unpack_refs(row.links, order)
         versions = {name: entry[0] for name, entry in channels.items() if entry[0] is not None}
@@ -189,10 +203,10 @@ def searchable(metadata: Mapping[str, Any], only: tuple[str, ...] | None) -> str
 
 def can_search(key: Any, value: Any) -> bool:
     """Whether a database compares this value as Python does."""
-    if not isinstance(key, str) or not key.replace("_", "").replace("-", "").isalnum() or not key.isascii():
-        return False
     if isinstance(value, str):
-        return len(value) <= _LONGEST_INDEXED and value.isprintable()
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and abs(value) < 2**53
+        fits = len(value) <= _LONGEST_INDEXED and value.isprintable()
+    elif isinstance(value, float):
+        fits = math.isfinite(value)
+    else:
+        fits = isinstance(value, int) and abs(value) < 2**53
+    return fits and isinstance(key, str) and _SEARCHABLE_KEY.fullmatch(key) is not None

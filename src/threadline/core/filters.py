@@ -1,8 +1,8 @@
 """Filters over metadata: equality, nested keys, and operators. Pure; every backend's rows go through here.
 
-    {"source": "loop"}                    equal
-    {"user.plan": "pro"}                  a key with a dot, or a path into nested dicts
-    {"step": {"$gte": 3, "$lt": 10}}      $eq $ne $gt $gte $lt $lte $in $exists
+{"source": "loop"}                    equal
+{"user.plan": "pro"}                  a key with a dot, or a path into nested dicts
+{"step": {"$gte": 3, "$lt": 10}}      $eq $ne $gt $gte $lt $lte $in $exists
 """
 
 from __future__ import annotations
@@ -53,15 +53,19 @@ def matches(metadata: Mapping[str, Any], filter: Mapping[str, Any]) -> bool:
 
 def database_hints(filter: Mapping[str, Any], indexed: tuple[str, ...] | None) -> tuple[tuple[str, Any], ...]:
     """The part of a filter that a database can check exactly; the rest is checked here."""
-    hints = []
+    hints: list[tuple[str, Any]] = []
     for key, wanted in filter.items():
         if _is_operators(wanted) and set(wanted) == {"$eq"}:
             wanted = wanted["$eq"]
-        if key in ("source", "run_id") and isinstance(wanted, str):
-            hints.append((key, wanted))
-        elif key == "step" and type(wanted) is int and abs(wanted) < 2**62:
-            hints.append((key, wanted))
-        elif (indexed is None or key in indexed) and key not in ("step", "source", "run_id") and can_search(key, wanted):
+        if (
+            (key in ("source", "run_id") and isinstance(wanted, str))
+            or (key == "step" and type(wanted) is int and abs(wanted) < 2**62)
+            or (
+                (indexed is None or key in indexed)
+                and key not in ("step", "source", "run_id")
+                and can_search(key, wanted)
+            )
+        ):
             hints.append((key, wanted))
     return tuple(hints)
 

@@ -20,9 +20,7 @@ def lease_key(thread_id: str) -> str:
     return f"lease:{thread_id}"
 
 
-async def take(
-    backend: Backend, thread_id: str, ttl_seconds: float, now: float, token: bytes | None
-) -> bytes | None:
+async def take(backend: Backend, thread_id: str, ttl_seconds: float, now: float, token: bytes | None) -> bytes | None:
     """Take or renew a lease; the token that proves it, or None while another holds it."""
     key = lease_key(thread_id)
     current = await backend.get_meta(key)

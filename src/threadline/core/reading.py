@@ -98,9 +98,7 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
     return reads
 
 
-async def _parent_sends(
-    backend: Backend, tools: Tools, found: Found, document: Document
-) -> list[tuple[WriteRow, Ref]]:
+async def _parent_sends(backend: Backend, tools: Tools, found: Found, document: Document) -> list[tuple[WriteRow, Ref]]:
     """In formats before 4 a parent's sends stand among its pending writes."""
     if document.v >= 4 or found.row.parent is None or TASKS in document.roots.refs:
         return []
@@ -189,6 +187,4 @@ def _newest(versions: Iterable[Any]) -> Any:
 
 
 def _config(thread_id: str, namespace: str, checkpoint_id: str) -> dict[str, Any]:
-    return {
-        "configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}
-    }
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}

@@ -19,7 +19,16 @@ from .documents import read_document, read_metadata
 from .requests import Place
 from .tools import Tools
 
-__all__ = ["History", "Step", "collect_pool", "delete_checkpoint", "delete_runs", "delete_thread", "keep_latest", "prune"]
+__all__ = [
+    "History",
+    "Step",
+    "collect_pool",
+    "delete_checkpoint",
+    "delete_runs",
+    "delete_thread",
+    "keep_latest",
+    "prune",
+]
 
 _PAGE = 256
 _BATCH = 500
@@ -64,9 +73,7 @@ def with_chains(history: History, kept: Iterable[CheckpointKey]) -> set[Checkpoi
     return needed
 
 
-async def prune(
-    backend: Backend, tools: Tools, thread_id: str, choose: Callable[[History], set[CheckpointKey]]
-) -> int:
+async def prune(backend: Backend, tools: Tools, thread_id: str, choose: Callable[[History], set[CheckpointKey]]) -> int:
     """Delete the checkpoints that `choose` does not keep; returns how many went."""
     await tools.open(backend)
     history = await _history(backend, tools, thread_id)

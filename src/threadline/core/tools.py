@@ -160,7 +160,8 @@ class Tools:
         """Put the digest key under the current key, so that older keys can be retired."""
         ring = self.envelope.ring
         stored = await backend.get_meta(_META_KEYS)
-        assert ring is not None and stored is not None
+        assert ring is not None
+        assert stored is not None
         ids, _, _ = ormsgpack.unpackb(stored)
         sealed = ring.seal(self.encoder.digester.key, b"digest key")
         await backend.swap_meta(_META_KEYS, stored, ormsgpack.packb([ids, ids.index(ring.current) + 1, sealed]))

@@ -43,5 +43,7 @@ class Checkpointer(Saver, BaseCheckpointSaver[Any]):
         """A checkpointer for the URL in an environment variable; never falls back to memory."""
         url = os.environ.get(variable)
         if not url:
-            raise InvalidRequest(f"the environment variable {variable} is not set; it names the store, such as sqlite:///agents.db")
+            raise InvalidRequest(
+                f"the environment variable {variable} is not set; it names the store, such as sqlite:///agents.db"
+            )
         return cls(url, **options)

@@ -8,7 +8,7 @@ transaction excludes other writers of the pool (SQLite: of the file) from its fi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -51,10 +51,10 @@ class Transaction(Protocol):
 class Database(Protocol):
     """Runs work in transactions."""
 
-    async def read(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         """The result of work that only reads, on one consistent state."""
 
-    async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         """The result of work that writes; durable when this returns. Work that raises changes nothing."""
 
     async def size_bytes(self) -> int:
@@ -130,9 +130,7 @@ class SqlBackend:
         assert made is not None
         return made
 
-    async def _write_writes(
-        self, place: tuple[int, int], writes: Sequence[WriteRow], tx: Transaction
-    ) -> None:
+    async def _write_writes(self, place: tuple[int, int], writes: Sequence[WriteRow], tx: Transaction) -> None:
         for replaces, statement in ((False, self.sql.add_write), (True, self.sql.replace_write)):
             rows = [(*place, *write[:-1]) for write in writes if write.replaces is replaces]
             if rows:
@@ -211,14 +209,29 @@ class SqlBackend:
             if thread is None:
                 return
             place = (thread.pool, thread.serial)
-            await tx.many(self.sql.rewrap_checkpoint, [
-                (new.form, new.document, new.metadata_form, new.metadata, *place, old.namespace, old.id, old.document)
-                for old, new in checkpoints
-            ])
-            await tx.many(self.sql.rewrap_write, [
-                (new.form, new.data, *place, old.namespace, old.checkpoint_id, old.task_id, old.index, old.data)
-                for old, new in writes
-            ])
+            await tx.many(
+                self.sql.rewrap_checkpoint,
+                [
+                    (
+                        new.form,
+                        new.document,
+                        new.metadata_form,
+                        new.metadata,
+                        *place,
+                        old.namespace,
+                        old.id,
+                        old.document,
+                    )
+                    for old, new in checkpoints
+                ],
+            )
+            await tx.many(
+                self.sql.rewrap_write,
+                [
+                    (new.form, new.data, *place, old.namespace, old.checkpoint_id, old.task_id, old.idx, old.data)
+                    for old, new in writes
+                ],
+            )
 
         await self.database.write(work)
 
@@ -266,11 +279,8 @@ class SqlBackend:
             ids[one.pool, row[-1], one.row.namespace].append(one.row.id)
         writes: dict[tuple[int, str, str], list[Any]] = defaultdict(list)
         for (pool, serial, namespace), inside in ids.items():
-            between = self.sql.dialect.text(
-                f"SELECT namespace, checkpoint_id, task_id, idx, task_path, channel, links, form, data FROM {self.sql.w} "
-                f"WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id >= ? AND checkpoint_id <= ?"
-            )
-            for row in await tx.rows(between, (pool, serial, namespace, min(inside), max(inside))):
+            reach = (pool, serial, namespace, min(inside), max(inside))
+            for row in await tx.rows(self.sql.writes_between, reach):
                 writes[serial, namespace, row[1]].append(row)
         for position, (row, one) in enumerate(zip(rows, found, strict=True)):
             own = writes.get((row[-1], one.row.namespace, one.row.id))
@@ -400,7 +410,7 @@ def _found(row: Sequence[Any]) -> Found:
 
 def _ordered(rows: Sequence[Sequence[Any]]) -> list[WriteRow]:
     writes = [WriteRow(*row) for row in rows]
-    writes.sort(key=lambda write: write_order(write.task_path, write.task_id, write.index))
+    writes.sort(key=lambda write: write_order(write.task_path, write.task_id, write.idx))
     return writes
 
 

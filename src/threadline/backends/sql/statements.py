@@ -42,7 +42,9 @@ class Dialect(Protocol):
 def check_prefix(prefix: str) -> str:
     """A table prefix that may stand in a statement."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,40}|", prefix):
-        raise InvalidRequest("table_prefix takes letters, digits and underscores, at most 41, not starting with a digit")
+        raise InvalidRequest(
+            "table_prefix takes letters, digits and underscores, at most 41, not starting with a digit"
+        )
     return prefix
 
 
@@ -73,40 +75,37 @@ class Statements:
         # A thread was used.
         self.touch = text(f"UPDATE {t} SET active = ? WHERE thread_id = ?")
         # What remains of a deleted thread.
-        self.bury = text(f"UPDATE {t} SET status = 'deleted', deleted_before = ?, active = ?, tags = '[]', metadata = NULL WHERE thread_id = ?")
+        self.bury = text(
+            f"UPDATE {t} SET status = 'deleted', deleted_before = ?, active = ?, tags = '[]', metadata = NULL "
+            f"WHERE thread_id = ?"
+        )
         # Whether other living threads use a pool.
         self.pool_mates = text(f"SELECT count(*) FROM {t} WHERE pool = ? AND status <> 'deleted'")
         # A pool lost chunks.
         self.raise_epoch = text(f"UPDATE {t} SET epoch = epoch + 1 WHERE pool = ?")
-        # Living threads by id.
+        # Living threads by id, and how many there are.
+        living = "thread_id >= ? AND thread_id < ? AND status <> 'deleted'"
         self.threads = text(
-            f"SELECT {THREAD_COLUMNS} FROM {t} WHERE thread_id > ? AND thread_id >= ? AND thread_id < ? AND status <> 'deleted' "
-            f"ORDER BY thread_id LIMIT ?"
+            f"SELECT {THREAD_COLUMNS} FROM {t} WHERE thread_id > ? AND {living} ORDER BY thread_id LIMIT ?"
         )
-        self.count_threads = text(f"SELECT count(*) FROM {t} WHERE thread_id >= ? AND thread_id < ? AND status <> 'deleted'")
+        self.count_threads = text(f"SELECT count(*) FROM {t} WHERE {living}")
 
         # A checkpoint; the same id again replaces it.
         self.put_checkpoint = text(insert(c, c_columns, "pool, thread, namespace, id", replace=True))
-        self.find = text(
-            f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial "
-            f"WHERE t.thread_id = ? AND c.namespace = ? AND c.id = ?"
-        )
-        self.newest = text(
-            f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial "
-            f"WHERE t.thread_id = ? AND c.namespace = ? ORDER BY c.id DESC LIMIT 1"
-        )
-        self.page = (
-            f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread FROM {c} c JOIN {t} t ON t.serial = c.thread WHERE "
-        )
-        self.page_of_thread = (
-            f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial WHERE "
-        )
+        # Checkpoints with their thread's place, one or a page; the last column is the thread's serial.
+        found = f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread"
+        of_thread = f"{found} FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial WHERE"
+        self.find = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? AND c.id = ?")
+        self.newest = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? ORDER BY c.id DESC LIMIT 1")
+        self.page_of_thread = f"{of_thread} "
+        self.page = f"{found} FROM {c} c JOIN {t} t ON t.serial = c.thread WHERE "
         # A checkpoint and its ancestors, nearest first.
+        here = "c.pool = ? AND c.thread = ? AND c.namespace = ?"
         self.chain = text(
-            f"WITH RECURSIVE line(id, depth) AS (SELECT c.id, 0 FROM {c} c WHERE c.pool = ? AND c.thread = ? AND c.namespace = ? AND c.id = ? "
-            f"UNION ALL SELECT c.parent, line.depth + 1 FROM line JOIN {c} c ON c.pool = ? AND c.thread = ? AND c.namespace = ? AND c.id = line.id "
+            f"WITH RECURSIVE line(id, depth) AS (SELECT c.id, 0 FROM {c} c WHERE {here} AND c.id = ? "
+            f"UNION ALL SELECT c.parent, line.depth + 1 FROM line JOIN {c} c ON {here} AND c.id = line.id "
             f"WHERE c.parent IS NOT NULL AND line.depth < ?) "
-            f"SELECT {qualified} FROM line JOIN {c} c ON c.pool = ? AND c.thread = ? AND c.namespace = ? AND c.id = line.id ORDER BY line.depth"
+            f"SELECT {qualified} FROM line JOIN {c} c ON {here} AND c.id = line.id ORDER BY line.depth"
         )
         self.has_checkpoint = text(f"SELECT 1 FROM {c} WHERE pool = ? AND thread = ? AND id = ? LIMIT 1")
         self.drop_checkpoint = text(f"DELETE FROM {c} WHERE pool = ? AND thread = ? AND namespace = ? AND id = ?")
@@ -118,7 +117,14 @@ class Statements:
         self.writes = text(
             f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ?"
         )
-        self.drop_writes_at = text(f"DELETE FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ?")
+        # The writes of all checkpoints between two ids.
+        self.writes_between = text(
+            f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? "
+            f"AND checkpoint_id >= ? AND checkpoint_id <= ?"
+        )
+        self.drop_writes_at = text(
+            f"DELETE FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ?"
+        )
         self.drop_writes = text(f"DELETE FROM {w} WHERE pool = ? AND thread = ?")
 
         # A chunk; a second writer of the same digest is harmless.
@@ -136,7 +142,9 @@ class Statements:
         self.write_links = text(f"SELECT DISTINCT links FROM {w} WHERE pool = ?")
 
         # New bytes for a row, if nobody has changed it meanwhile.
-        self.rewrap_chunk = text(f"UPDATE {k} SET form = ?, data = ? WHERE pool = ? AND digest = ? AND form = ? AND data = ?")
+        self.rewrap_chunk = text(
+            f"UPDATE {k} SET form = ?, data = ? WHERE pool = ? AND digest = ? AND form = ? AND data = ?"
+        )
         self.rewrap_checkpoint = text(
             f"UPDATE {c} SET form = ?, document = ?, metadata_form = ?, metadata = ? "
             f"WHERE pool = ? AND thread = ? AND namespace = ? AND id = ? AND document = ?"
@@ -164,9 +172,15 @@ class Statements:
             f"SELECT t.thread_id, count(*) AS n FROM {c} c JOIN {t} t ON t.serial = c.thread AND t.pool = c.pool "
             f"GROUP BY t.thread_id ORDER BY n DESC, t.thread_id LIMIT 10"
         )
-        self.forms = [text(f"SELECT DISTINCT {column} FROM {table}") for table, column in (
-            (c, "form"), (c, "metadata_form"), (w, "form"), (k, "form"),
-        )]
+        self.forms = [
+            text(f"SELECT DISTINCT {column} FROM {table}")
+            for table, column in (
+                (c, "form"),
+                (c, "metadata_form"),
+                (w, "form"),
+                (k, "form"),
+            )
+        ]
 
     def chunks_in(self, columns: str, count: int) -> str:
         """Some columns of the chunks with `count` bound digests."""

@@ -81,9 +81,7 @@ def amend(text: str, wish: str) -> str:
 def doubled_words(pages: Mapping[str, str]) -> list[str]:
     """Titles of the pages where a word is written twice in a row."""
     return [
-        title
-        for title, text in pages.items()
-        if any(word == following for word, following in pairwise(text.split()))
+        title for title, text in pages.items() if any(word == following for word, following in pairwise(text.split()))
     ]
 
 
