@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from .backends.engine import Engine, Operation
 from .codec.serializer import Serializer
-from .core import copies, history, retention, rotation, survey
+from .core import copies, history, retention, survey
 from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
-from .core.health import Health, Stats, probe, take_stats
 from .core.reading import Read, read_one, to_tuple
 from .core.requests import place_of, text_id
 from .core.tools import Tools
@@ -23,6 +22,7 @@ from .errors import InvalidRequest
 from .lease import Lease
 from .model import ChannelVersions, CheckpointTuple, Config
 from .thread import Thread
+from .upkeep import Upkeep
 from .versions import V, next_version
 
 __all__ = ["Saver"]
@@ -33,14 +33,13 @@ Put = tuple[Config, Any, Any, ChannelVersions]
 _THREADS_PAGE = 500
 
 
-class Saver:
+class Saver(Upkeep):
     """Checkpoints of graphs in one store. Made by `threadline.connect`."""
 
     _tuple_type: Callable[..., Any] = CheckpointTuple
 
     def __init__(self, engine: Engine, tools: Tools) -> None:
-        self._engine = engine
-        self._tools = tools
+        super().__init__(engine, tools)
         self.serde: Any = tools.codec.foreign or Serializer(codec=tools.codec)
 
     def __repr__(self) -> str:
@@ -144,9 +143,7 @@ class Saver:
         found = self._engine.run(self._replaying(config, channels))
         return history.decode_delta_history(self._tools, found)
 
-    async def aget_delta_channel_history(
-        self, *, config: Any, channels: Sequence[str]
-    ) -> Mapping[str, Any]:
+    async def aget_delta_channel_history(self, *, config: Any, channels: Sequence[str]) -> Mapping[str, Any]:
         found = await self._engine.arun(self._replaying(config, channels))
         return history.decode_delta_history(self._tools, found)
 
@@ -241,93 +238,11 @@ class Saver:
             for waiting in survey.waiting_at(await self.aget_tuple(info.config) or _EMPTY):
                 yield waiting
 
-    def stats(self) -> Stats:
-        """The store in figures."""
-        return self._engine.run(lambda backend: take_stats(backend, time.time()))
-
-    async def astats(self) -> Stats:
-        return await self._engine.arun(lambda backend: take_stats(backend, time.time()))
-
-    def health(self) -> Health:
-        """Write, read and remove a record; says what is wrong instead of raising."""
-        return self._engine.run(probe)
-
-    async def ahealth(self) -> Health:
-        return await self._engine.arun(probe)
-
-    def keys_in_use(self) -> set[str]:
-        """The ids of the keys that stored bytes are sealed under."""
-        return self._engine.run(lambda backend: rotation.keys_in_use(backend, self._tools))
-
-    async def akeys_in_use(self) -> set[str]:
-        return await self._engine.arun(lambda backend: rotation.keys_in_use(backend, self._tools))
-
-    def rotate_keys(self, progress: Callable[[int], None] | None = None) -> int:
-        """Seal everything under the ring's current key; returns how many rows changed."""
-        return self._engine.run(lambda backend: rotation.rotate(backend, self._tools, progress))
-
-    async def arotate_keys(self, progress: Callable[[int], None] | None = None) -> int:
-        return await self._engine.arun(lambda backend: rotation.rotate(backend, self._tools, progress))
-
     def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None) -> Lease:
         """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds."""
         return Lease(self._engine, text_id(thread_id, "thread_id"), ttl, wait)
 
-    def clear_cache(self) -> None:
-        """Forget everything remembered in this process; the store is asked again."""
-        self._tools.forget()
-
-    async def aclear_cache(self) -> None:
-        self._tools.forget()
-
-    def setup(self) -> None:
-        """Create or migrate the tables now; otherwise first use creates them."""
-        self._engine.run(lambda backend: backend.setup())
-
-    async def asetup(self) -> None:
-        await self._engine.arun(lambda backend: backend.setup())
-
-    def open(self: S) -> S:
-        """Open now, so that errors surface here; otherwise first use opens."""
-        self._open()
-        return self
-
-    async def aopen(self: S) -> S:
-        await self._engine.arun(self._tools.open)
-        return self
-
-    def close(self) -> None:
-        """Release connections and threads; later use raises Closed."""
-        self._engine.close()
-
-    async def aclose(self) -> None:
-        await self._engine.aclose()
-
-    def __enter__(self: S) -> S:
-        return self.open()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def __aenter__(self: S) -> S:
-        return await self.aopen()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
     # -- how the above is put together
-
-    def _open(self) -> None:
-        if not self._tools.is_open:
-            self._engine.run(self._tools.open)
-
-    async def _aopen(self) -> None:
-        """Open for a first async put. Encoding needs the store's keys and must come before the first await,
-        so an engine that can opens here and now."""
-        if self._engine.opens_inline:
-            self._open()
-        else:
-            await self._engine.arun(self._tools.open)
 
     def _putting(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> Operation[None]:
         return lambda backend: put_all(backend, self._tools, prepared, time.time())

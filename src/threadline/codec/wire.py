@@ -23,7 +23,18 @@ from typing import Any, NamedTuple, Protocol
 import ormsgpack
 
 from ..errors import Corrupt, NotAllowed, NotSerializable, ThreadlineError
-from .builtin import BUILTINS, reduce_exception
+from .builtin import reduce_exception
+from .plans import (
+    BUILTIN_BUILDERS,
+    BUILTIN_PLANS,
+    Plan,
+    make_plan,
+    name_header,
+    pickled,
+    reduction,
+    unpickled,
+    upgraded,
+)
 from .rules import TypeRules, class_name, registry
 from .shapes import shape_of
 
@@ -60,11 +71,6 @@ class Fingerprint(NamedTuple):
     packed: bytes
 
 
-# How values of one type are packed: the header and the state of a value. Without a header the state stands
-# for the value itself.
-_Plan = Callable[[Any], "tuple[bytes | None, Any]"]
-
-
 class Codec:
     """Values to bytes and back, under one set of rules."""
 
@@ -89,7 +95,7 @@ class Codec:
         """The bytes of a value; NotSerializable names the path of the part that has none."""
         if self.foreign is not None:
             tag, data = self.foreign.dumps_typed(value)
-            return packb(Ext(FOREIGN, _header(tag) + data))
+            return packb(Ext(FOREIGN, name_header(tag) + data))
         return self.encode_natively(value, path)
 
     def encode_natively(self, value: Any, path: str = "") -> bytes:
@@ -152,17 +158,17 @@ class Codec:
     def items_of(self, fingerprint: Fingerprint) -> list[bytes]:
         """The encoded items that an exact fingerprint stands for."""
         return [
-            self.encode(state) if kind in _NATIVE else packb(Ext(OBJECT, _header(class_name(kind)) + packb(state)))
+            self.encode(state) if kind in _NATIVE else packb(Ext(OBJECT, name_header(class_name(kind)) + packb(state)))
             for kind, state in zip(fingerprint.kinds, unpackb(fingerprint.packed), strict=True)
         ]
 
     def _forget(self) -> None:
         """Start over with what a type means, because registrations have changed."""
         self._generation = registry.generation
-        self._builders: dict[bytes, Callable[[Any], Any]] = dict(_BUILTIN_BUILDERS)
-        self._plans: dict[type, _Plan] = dict(_BUILTIN_PLANS)
-        self._plans[set] = _plan("s", self._sorted_members)
-        self._plans[frozenset] = _plan("fs", self._sorted_members)
+        self._builders: dict[bytes, Callable[[Any], Any]] = dict(BUILTIN_BUILDERS)
+        self._plans: dict[type, Plan] = dict(BUILTIN_PLANS)
+        self._plans[set] = make_plan("s", self._sorted_members)
+        self._plans[frozenset] = make_plan("fs", self._sorted_members)
         # Classes whose instances pack as their `__dict__`, with the number of their fields.
         self._dict_kinds: dict[type, int] = {}
 
@@ -187,9 +193,9 @@ class Codec:
         """The value made of nothing but what ormsgpack packs exactly."""
         kind = type(value)
         if kind is str:
-            return value if _is_utf8(value) else Ext(OBJECT, _header("u") + value.encode("utf-8", "surrogatepass"))
+            return value if _is_utf8(value) else Ext(OBJECT, name_header("u") + value.encode("utf-8", "surrogatepass"))
         if kind is int:
-            return value if -(2**63) <= value < 2**64 else Ext(OBJECT, _header("i") + packb(hex(value)))
+            return value if -(2**63) <= value < 2**64 else Ext(OBJECT, name_header("i") + packb(hex(value)))
         if kind in (float, bool, bytes, type(None), Ext):
             return value
         if kind is list:
@@ -212,7 +218,7 @@ class Codec:
             [self._lower(key, f"{path} key {key!r}"), self._lower(item, f"{path}[{key!r}]")]
             for key, item in value.items()
         ]
-        return Ext(OBJECT, _header("m") + packb(pairs, option=OPTIONS))
+        return Ext(OBJECT, name_header("m") + packb(pairs, option=OPTIONS))
 
     def _sorted_members(self, members: Any) -> list[Any]:
         """Members in the order of their bytes: iteration order differs between processes."""
@@ -236,12 +242,12 @@ class Codec:
             level = below
         return False
 
-    def _plan_for(self, value: Any) -> _Plan:
+    def _plan_for(self, value: Any) -> Plan:
         """Decide once how instances of this type are packed."""
         cls = type(value)
         plan = self._plan_of_class(cls)
         if plan is None and self.pickle_fallback:
-            plan = _plan("pickle", _pickled)
+            plan = make_plan("pickle", pickled)
         if plan is None:
             raise NotSerializable(
                 f"{class_name(cls)} cannot be stored: make it a dataclass or a pydantic model, "
@@ -250,12 +256,12 @@ class Codec:
         self._plans[cls] = plan
         return plan
 
-    def _plan_of_class(self, cls: type) -> _Plan | None:
+    def _plan_of_class(self, cls: type) -> Plan | None:
         registration = registry.by_class.get(cls)
         if registration is not None:
-            return _plan(registration.stored_name, registration.shape.state, registration.shape.variant)
+            return make_plan(registration.stored_name, registration.shape.state, registration.shape.variant)
         if issubclass(cls, BaseException):
-            return _plan("exc", reduce_exception)
+            return make_plan("exc", reduce_exception)
         shape = shape_of(cls)
         if shape is not None:
             name = class_name(cls)
@@ -263,11 +269,11 @@ class Codec:
                 self.rules.find(name)
             except NotAllowed as error:
                 raise NotSerializable(f"it could not be loaded again: {error}") from None
-            return _plan(name, shape.state, shape.variant)
+            return make_plan(name, shape.state, shape.variant)
         from .science import science_plan
 
         found = science_plan(cls)
-        return _plan(found.name, found.state) if found else _reduction(cls)
+        return make_plan(found.name, found.state) if found else reduction(cls)
 
     def _learn_dict_kinds(self, kinds: set[type]) -> bool:
         """Whether all these classes pack as their `__dict__`; remembers those that do."""
@@ -302,7 +308,7 @@ class Codec:
 
         build = science_builder(text)
         if build is None and text == "pickle" and self.pickle_fallback:
-            build = _unpickled
+            build = unpickled
         if build is None:
             text, _, variant = text.partition("?")
             registration = self.rules.find(text)
@@ -311,7 +317,7 @@ class Codec:
                 build = registration.shape.build_variant(variant)
             stored = int(text.partition("@")[2] or 1)
             if stored < registration.version and registration.upgrade is not None:
-                build = _upgraded(build, registration.upgrade, stored)
+                build = upgraded(build, registration.upgrade, stored)
         self._builders[name] = build
         return build
 
@@ -346,31 +352,6 @@ def _hidden(failure: Exception) -> bool:
     return isinstance(failure, ValueError) and "ext_hook" in str(failure)
 
 
-def _header(name: str) -> bytes:
-    encoded = name.encode()
-    if len(encoded) > 255:
-        raise NotSerializable(f"the name {name[:60]}… is too long to store: register() the class with a short name=")
-    return bytes((len(encoded),)) + encoded
-
-
-def _plan(name: str | None, state: Callable[[Any], Any], variant: Callable[[Any], str] | None = None) -> _Plan:
-    """A plan with one header for all values, or one for each variant that the values' class knows."""
-    header = None if name is None else _header(name)
-    if variant is None:
-        return lambda value: (header, state(value))
-    assert name is not None
-    headers: dict[str, bytes] = {}
-
-    def varied(value: Any) -> tuple[bytes, Any]:
-        suffix = variant(value)
-        found = headers.get(suffix)
-        if found is None:
-            found = headers[suffix] = _header(name + suffix)
-        return found, state(value)
-
-    return varied
-
-
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()
@@ -383,51 +364,3 @@ def _has_bytes(value: Any) -> bool:
     if type(value) is list:
         return any(map(_has_bytes, value))
     return any(map(_has_bytes, value.values())) if type(value) is dict else type(value) is bytes
-
-
-def _reduction(cls: type) -> _Plan | None:
-    """Subclasses of basic types are stored as the basic type, as LangGraph's savers do."""
-    for base in cls.__mro__[1:]:
-        if base in _REDUCERS:
-            return _plan(None, _REDUCERS[base])
-        if base in _BUILTIN_PLANS and cls.__module__.partition(".")[0] != "pandas":
-            return _BUILTIN_PLANS[base]
-    return None
-
-
-def _upgraded(build: Callable[[Any], Any], upgrade: Callable[[Any, int], Any], stored: int) -> Callable[[Any], Any]:
-    return lambda state: build(upgrade(state, stored))
-
-
-def _pickled(value: Any) -> bytes:
-    import pickle
-
-    return pickle.dumps(value)
-
-
-def _unpickled(data: bytes) -> Any:
-    import pickle
-
-    return pickle.loads(data)
-
-
-_REDUCERS: dict[type, Callable[[Any], Any]] = {
-    str: str.__str__,
-    int: int.__int__,
-    float: float.__float__,
-    bytes: lambda value: bytes(memoryview(value)),
-    list: list,
-    dict: dict,
-    set: set,
-    frozenset: frozenset,
-}
-
-_BUILTIN_PLANS: dict[type, _Plan] = {row.type: _plan(row.name, row.state) for row in BUILTINS}
-_BUILTIN_BUILDERS: dict[bytes, Callable[[Any], Any]] = {
-    **{row.name.encode(): row.build for row in BUILTINS},
-    b"s": set,
-    b"fs": frozenset,
-    b"i": lambda text: int(text, 16),
-    b"m": lambda pairs: {key: value for key, value in pairs},
-    b"u": str,
-}

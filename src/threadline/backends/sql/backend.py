@@ -7,10 +7,8 @@ transaction excludes other writers of the pool (SQLite: of the file) from its fi
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
 
 from ...errors import Conflict, NotFound
 from ..port import (
@@ -19,62 +17,21 @@ from ..port import (
     CheckpointKey,
     CheckpointRow,
     ChunkRow,
-    Found,
-    PoolSummary,
-    Query,
     Stale,
     ThreadRow,
     WriteRow,
 )
-from ..rules import ACTIVITY_SECONDS, mark, needs_parent_row, refuse_if_closed, write_order
-from .search import page_statement
-from .statements import Statements
+from ..rules import ACTIVITY_SECONDS, mark, needs_parent_row, refuse_if_closed
+from .reader import Database, SqlReader, Transaction
 
 __all__ = ["Database", "SqlBackend", "Transaction"]
 
-T = TypeVar("T")
 
-
-class Transaction(Protocol):
-    """One transaction of a driver."""
-
-    async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a query."""
-
-    async def run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """Execute; returns the number of rows changed."""
-
-    async def many(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
-        """Execute once for each set of values."""
-
-
-class Database(Protocol):
-    """Runs work in transactions."""
-
-    async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
-        """The result of work that only reads, on one consistent state."""
-
-    async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
-        """The result of work that writes; durable when this returns. Work that raises changes nothing."""
-
-    async def size_bytes(self) -> int:
-        """What the database takes on disk."""
-
-    async def setup(self) -> None:
-        """Create or migrate the schema."""
-
-
-class SqlBackend:
+class SqlBackend(SqlReader):
     """Records in the tables of one SQL database."""
-
-    def __init__(self, database: Database, statements: Statements) -> None:
-        self.database = database
-        self.sql = statements
 
     async def setup(self) -> None:
         await self.database.setup()
-
-    # -- writing
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         try:
@@ -235,185 +192,9 @@ class SqlBackend:
 
         await self.database.write(work)
 
-    async def forms(self) -> set[int]:
-        async def work(tx: Transaction) -> set[int]:
-            return {form for statement in self.sql.forms for (form,) in await tx.rows(statement)}
-
-        return await self.database.read(work)
-
-    # -- reading
-
-    async def find(
-        self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
-    ) -> Found | None:
-        async def work(tx: Transaction) -> Found | None:
-            if checkpoint_id is None:
-                rows = await tx.rows(self.sql.newest, (thread_id, namespace))
-            else:
-                rows = await tx.rows(self.sql.find, (thread_id, namespace, checkpoint_id))
-            if not rows:
-                return None
-            found = _found(rows[0])
-            if with_writes:
-                place = (found.pool, rows[0][-1], namespace, found.row.id)
-                return found._replace(writes=_ordered(await tx.rows(self.sql.writes, place)))
-            return found
-
-        return await self.database.read(work)
-
-    async def page(self, query: Query) -> list[Found]:
-        async def work(tx: Transaction) -> list[Found]:
-            statement, values = page_statement(self.sql, query)
-            rows = await tx.rows(statement, values)
-            found = [_found(row) for row in rows]
-            if query.with_writes:
-                await self._add_writes(rows, found, tx)
-            return found
-
-        return await self.database.read(work)
-
-    async def _add_writes(self, rows: Sequence[Any], found: list[Found], tx: Transaction) -> None:
-        """Fill in the writes of a page: one query for each namespace of each thread in it."""
-        ids: dict[tuple[int, int, str], list[str]] = defaultdict(list)
-        for row, one in zip(rows, found, strict=True):
-            ids[one.pool, row[-1], one.row.namespace].append(one.row.id)
-        writes: dict[tuple[int, str, str], list[Any]] = defaultdict(list)
-        for (pool, serial, namespace), inside in ids.items():
-            reach = (pool, serial, namespace, min(inside), max(inside))
-            for row in await tx.rows(self.sql.writes_between, reach):
-                writes[serial, namespace, row[1]].append(row)
-        for position, (row, one) in enumerate(zip(rows, found, strict=True)):
-            own = writes.get((row[-1], one.row.namespace, one.row.id))
-            if own:
-                found[position] = one._replace(writes=_ordered(own))
-
-    async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
-        async def work(tx: Transaction) -> list[Found]:
-            thread = await self._thread(thread_id, tx)
-            if thread is None:
-                return []
-            place = (thread.pool, thread.serial, namespace)
-            rows = await tx.rows(self.sql.chain, (*place, checkpoint_id, *place, limit - 1, *place))
-            head = (thread_id, thread.pool, thread.epoch)
-            found = [_found((*head, *row)) for row in rows]
-            await self._add_writes([(*head, *row, thread.serial) for row in rows], found, tx)
-            return found
-
-        return await self.database.read(work)
-
-    async def chunks(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
-        async def work(tx: Transaction) -> dict[bytes, tuple[bytes, int, bytes]]:
-            found: dict[bytes, tuple[bytes, int, bytes]] = {}
-            for part in self._batches(digests):
-                rows = await tx.rows(self.sql.chunks_in("digest, links, form, data", len(part)), (pool, *part))
-                found.update((digest, (links, form, data)) for digest, links, form, data in rows)
-            return found
-
-        return await self.database.read(work)
-
-    async def missing(self, pool: int, digests: Sequence[bytes]) -> set[bytes]:
-        return set(digests) - (await self.links(pool, digests)).keys()
-
-    async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        return await self.database.read(lambda tx: self._links(pool, digests, tx=tx))
-
-    async def _links(self, pool: int, digests: Sequence[bytes], *, tx: Transaction) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = {}
-        for part in self._batches(digests):
-            found.update(await tx.rows(self.sql.chunks_in("digest, links", len(part)), (pool, *part)))
-        return found
-
-    async def pool_links(self, pool: int) -> list[bytes]:
-        return await self.database.read(lambda tx: self._pool_links(pool, tx))
-
-    async def _pool_links(self, pool: int, tx: Transaction) -> list[bytes]:
-        rows = await tx.rows(self.sql.checkpoint_links, (pool,)) + await tx.rows(self.sql.write_links, (pool,))
-        return [links for (links,) in rows if links]
-
-    async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
-        rows = await self.database.read(lambda tx: tx.rows(self.sql.digests, (pool, after, limit)))
-        return [digest for (digest,) in rows]
-
-    async def thread(self, thread_id: str) -> ThreadRow | None:
-        return await self.database.read(lambda tx: self._thread(thread_id, tx))
-
-    async def _thread(self, thread_id: str, tx: Transaction) -> ThreadRow | None:
-        rows = await tx.rows(self.sql.thread, (thread_id,))
-        return ThreadRow(*rows[0]) if rows else None
-
-    async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
-        values = (after, prefix, _end_of(prefix), limit)
-        rows = await self.database.read(lambda tx: tx.rows(self.sql.threads, values))
-        return [ThreadRow(*row) for row in rows]
-
-    async def count_threads(self, prefix: str = "") -> int:
-        rows = await self.database.read(lambda tx: tx.rows(self.sql.count_threads, (prefix, _end_of(prefix))))
-        return int(rows[0][0])
-
-    async def get_meta(self, key: str) -> bytes | None:
-        rows = await self.database.read(lambda tx: tx.rows(self.sql.meta, (key,)))
-        return bytes(rows[0][0]) if rows else None
-
-    async def summary(self, now: float) -> PoolSummary:
-        async def work(tx: Transaction) -> PoolSummary:
-            sql = self.sql
-            [(threads,)] = await tx.rows(sql.count_threads, ("", _end_of("")))
-            [(checkpoints, checkpoint_bytes)] = await tx.rows(sql.count_checkpoints)
-            [(writes, write_bytes)] = await tx.rows(sql.count_writes)
-            [(chunks, chunk_bytes)] = await tx.rows(sql.count_chunks)
-            hours: dict[int, int] = defaultdict(int)
-            for (created,) in await tx.rows(sql.recent, (now - 24 * 3600,)):
-                hours[int((now - created) // 3600)] += 1
-            return PoolSummary(
-                threads=threads,
-                checkpoints=checkpoints,
-                writes=writes,
-                chunks=chunks,
-                chunk_bytes=int(chunk_bytes),
-                row_bytes=int(checkpoint_bytes + write_bytes),
-                recent_hours=dict(hours),
-                busiest=[(thread_id, count) for thread_id, count in await tx.rows(sql.busiest)],
-            )
-
-        return await self.database.read(work)
-
-    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int]]:
-        return await self.database.read(lambda tx: tx.rows(self.sql.chunk_sizes, (pool, after, limit)))
-
-    async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
-        return await self.database.read(lambda tx: tx.rows(self.sql.root_sizes, (pool,)))
-
-    async def size_bytes(self) -> int:
-        return await self.database.size_bytes()
-
-    def _batches(self, digests: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-        """Digests in parts of a few fixed sizes, the last one padded, so that statements stay prepared."""
-        position = 0
-        while position < len(digests):
-            left = len(digests) - position
-            size = next((size for size in (1, 8, 64) if left <= size), self.sql.dialect.most_values)
-            part = list(digests[position : position + size])
-            yield part + part[-1:] * (size - len(part))
-            position += size
-
 
 class _Refused(Exception):
     """Ends a transaction whose change is stale."""
 
     def __init__(self, stale: Stale) -> None:
         self.stale = stale
-
-
-def _found(row: Sequence[Any]) -> Found:
-    return Found(row[0], row[1], row[2], CheckpointRow(*row[3:16]), [])
-
-
-def _ordered(rows: Sequence[Sequence[Any]]) -> list[WriteRow]:
-    writes = [WriteRow(*row) for row in rows]
-    writes.sort(key=lambda write: write_order(write.task_path, write.task_id, write.idx))
-    return writes
-
-
-def _end_of(prefix: str) -> str:
-    """The first text after everything that starts with the prefix, in code point order."""
-    return prefix + "\U0010ffff" * 3

@@ -1,0 +1,98 @@
+"""How values of each type are packed: a name in a header, and a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import NotSerializable
+from .builtin import BUILTINS
+
+__all__ = [
+    "BUILTIN_BUILDERS",
+    "BUILTIN_PLANS",
+    "Plan",
+    "make_plan",
+    "name_header",
+    "pickled",
+    "reduction",
+    "unpickled",
+    "upgraded",
+]
+
+# How values of one type are packed: the header and the state of a value. Without a header the state stands
+# for the value itself.
+Plan = Callable[[Any], "tuple[bytes | None, Any]"]
+
+
+def name_header(name: str) -> bytes:
+    encoded = name.encode()
+    if len(encoded) > 255:
+        raise NotSerializable(f"the name {name[:60]}… is too long to store: register() the class with a short name=")
+    return bytes((len(encoded),)) + encoded
+
+
+def make_plan(name: str | None, state: Callable[[Any], Any], variant: Callable[[Any], str] | None = None) -> Plan:
+    """A plan with one header for all values, or one for each variant that the values' class knows."""
+    fixed = None if name is None else name_header(name)
+    if variant is None:
+        return lambda value: (fixed, state(value))
+    assert name is not None
+    headers: dict[str, bytes] = {}
+
+    def varied(value: Any) -> tuple[bytes, Any]:
+        suffix = variant(value)
+        found = headers.get(suffix)
+        if found is None:
+            found = headers[suffix] = name_header(name + suffix)
+        return found, state(value)
+
+    return varied
+
+
+def reduction(cls: type) -> Plan | None:
+    """Subclasses of basic types are stored as the basic type, as LangGraph's savers do."""
+    for base in cls.__mro__[1:]:
+        if base in _REDUCERS:
+            return make_plan(None, _REDUCERS[base])
+        if base in BUILTIN_PLANS and cls.__module__.partition(".")[0] != "pandas":
+            return BUILTIN_PLANS[base]
+    return None
+
+
+def upgraded(build: Callable[[Any], Any], upgrade: Callable[[Any, int], Any], stored: int) -> Callable[[Any], Any]:
+    return lambda state: build(upgrade(state, stored))
+
+
+def pickled(value: Any) -> bytes:
+    import pickle
+
+    return pickle.dumps(value)
+
+
+def unpickled(data: bytes) -> Any:
+    import pickle
+
+    return pickle.loads(data)
+
+
+_REDUCERS: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    bytes: lambda value: bytes(memoryview(value)),
+    list: list,
+    dict: dict,
+    set: set,
+    frozenset: frozenset,
+}
+
+BUILTIN_PLANS: dict[type, Plan] = {row.type: make_plan(row.name, row.state) for row in BUILTINS}
+BUILTIN_BUILDERS: dict[bytes, Callable[[Any], Any]] = {
+    **{row.name.encode(): row.build for row in BUILTINS},
+    b"s": set,
+    b"fs": frozenset,
+    b"i": lambda text: int(text, 16),
+    b"m": lambda pairs: {key: value for key, value in pairs},
+    b"u": str,
+}

@@ -1,0 +1,106 @@
+"""What a saver does for its store as a whole: open, close, set up, figures, health, keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from .backends.engine import Engine
+from .core import rotation
+from .core.health import Health, Stats, probe, take_stats
+from .core.tools import Tools
+
+__all__ = ["Upkeep"]
+
+S = TypeVar("S", bound="Upkeep")
+
+
+class Upkeep:
+    """The part of a saver that is not about any one thread; `a…` twins mean the same."""
+
+    def __init__(self, engine: Engine, tools: Tools) -> None:
+        self._engine = engine
+        self._tools = tools
+
+    def stats(self) -> Stats:
+        """The store in figures."""
+        return self._engine.run(lambda backend: take_stats(backend, time.time()))
+
+    async def astats(self) -> Stats:
+        return await self._engine.arun(lambda backend: take_stats(backend, time.time()))
+
+    def health(self) -> Health:
+        """Write, read and remove a record; says what is wrong instead of raising."""
+        return self._engine.run(probe)
+
+    async def ahealth(self) -> Health:
+        return await self._engine.arun(probe)
+
+    def keys_in_use(self) -> set[str]:
+        """The ids of the keys that stored bytes are sealed under."""
+        return self._engine.run(lambda backend: rotation.keys_in_use(backend, self._tools))
+
+    async def akeys_in_use(self) -> set[str]:
+        return await self._engine.arun(lambda backend: rotation.keys_in_use(backend, self._tools))
+
+    def rotate_keys(self, progress: Callable[[int], None] | None = None) -> int:
+        """Seal everything under the ring's current key; returns how many rows changed."""
+        return self._engine.run(lambda backend: rotation.rotate(backend, self._tools, progress))
+
+    async def arotate_keys(self, progress: Callable[[int], None] | None = None) -> int:
+        return await self._engine.arun(lambda backend: rotation.rotate(backend, self._tools, progress))
+
+    def clear_cache(self) -> None:
+        """Forget everything remembered in this process; the store is asked again."""
+        self._tools.forget()
+
+    async def aclear_cache(self) -> None:
+        self._tools.forget()
+
+    def setup(self) -> None:
+        """Create or migrate the tables now; otherwise first use creates them."""
+        self._engine.run(lambda backend: backend.setup())
+
+    async def asetup(self) -> None:
+        await self._engine.arun(lambda backend: backend.setup())
+
+    def open(self: S) -> S:
+        """Open now, so that errors surface here; otherwise first use opens."""
+        self._open()
+        return self
+
+    async def aopen(self: S) -> S:
+        await self._engine.arun(self._tools.open)
+        return self
+
+    def close(self) -> None:
+        """Release connections and threads; later use raises Closed."""
+        self._engine.close()
+
+    async def aclose(self) -> None:
+        await self._engine.aclose()
+
+    def __enter__(self: S) -> S:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self: S) -> S:
+        return await self.aopen()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _open(self) -> None:
+        if not self._tools.is_open:
+            self._engine.run(self._tools.open)
+
+    async def _aopen(self) -> None:
+        """Open for a first async put. Encoding needs the store's keys and must come before the first await,
+        so an engine that can opens here and now."""
+        if self._engine.opens_inline:
+            self._open()
+        else:
+            await self._engine.arun(self._tools.open)
