@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,5 +82,32 @@ def run_script():
         assert done.returncode == 0, f"{name} {arguments}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
         assert "Traceback" not in done.stderr, done.stderr[-6000:]
         return done.stdout
+
+    return run
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request, database):
+    """A store that several savers of this process can open."""
+    return f"memory://{database}" if request.param == "memory" else str(database)
+
+
+@pytest.fixture
+def switch_often():
+    """Let OS threads take turns far more often than they do by themselves."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.fixture
+def in_threads():
+    """Runs functions side by side in OS threads; raises the first error of any of them."""
+
+    def run(*works):
+        with ThreadPoolExecutor(len(works)) as pool:
+            for running in [pool.submit(work) for work in works]:
+                running.result(timeout=120)
 
     return run

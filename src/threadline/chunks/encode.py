@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..codec.framing import array_header, map_header
 from ..codec.wire import Codec
 from ..errors import NotSerializable
 from .cutting import INLINE_BYTES, LARGE_ITEM_BYTES, ROOT_ENTRIES, ends_run, pieces, runs
@@ -19,7 +20,7 @@ from .digest import Digester
 from .recall import Prover, Run, Stamp
 from .refs import LIST, MAP, Inline, Node, Pieces, Ref, Tree, pack_node
 
-__all__ = ["Chunks", "Encoded", "Encoder", "array_header", "map_header"]
+__all__ = ["Chunks", "Encoded", "Encoder"]
 
 # digest -> links, content
 Chunks = dict[bytes, tuple[bytes, bytes]]
@@ -134,6 +135,7 @@ class _Sequence:
         self.made: list[Run] = []
         self.reused: list[Run] = []
         self.start = 0  # where the open run begins
+        self.begun: Run | None = None  # the run of before that the open run continues
         self.refs: list[Ref] = []  # the references of the open run
 
     def encode(self, before: Sequence[Run], stamp: Stamp | None) -> Encoded:
@@ -148,9 +150,10 @@ class _Sequence:
                     # The last run was open: what follows may belong to it.
                     self.refs = list(run.refs)
                     self.start = position - len(run.refs)
+                    self.begun = run
                     self.reused.append(run)
                     if ends_run(self.refs[-1], len(self.refs)):
-                        self._close(position, run)
+                        self._close(position)
                 else:
                     self.made.append(run)
                     self.reused.append(run)
@@ -159,8 +162,7 @@ class _Sequence:
             self._encode_one(position)
             position += 1
         if self.refs:
-            last = before[-1] if before and self.reused and self.reused[-1] is before[-1] else None
-            self._close(total, last)
+            self._close(total)
         ref = self.encoder.tree(self.kind, self.made, self.chunks)
         return Encoded(ref, self.chunks, self.made, self.reused)
 
@@ -178,32 +180,19 @@ class _Sequence:
             raise error.under(f"{self.path}[{name!r}]") from None
         self.refs.append(ref)
         if ends_run(ref, len(self.refs)):
-            self._close(position + 1, None)
+            self._close(position + 1)
 
-    def _close(self, end: int, unchanged: Run | None) -> None:
+    def _close(self, end: int) -> None:
         """End the open run; one that is just what it was before keeps its proof and its digest."""
-        if unchanged is not None and len(unchanged.refs) == len(self.refs):
-            self.made.append(unchanged)
+        begun, self.begun = self.begun, None
+        if begun is not None and len(begun.refs) == len(self.refs):
+            self.made.append(begun)
         else:
             keys = None if self.keys is None else self.keys[self.start : end]
-            proof = self.encoder.prover.prove(self.values[self.start : end])
+            proof = self.encoder.prover.prove(self.values[self.start : end], begun.proof if begun else None)
             self.made.append(Run(tuple(self.refs), keys, proof))
         self.refs = []
         self.start = end
-
-
-def array_header(length: int) -> bytes:
-    """The msgpack header of an array."""
-    if length < 16:
-        return bytes((0x90 | length,))
-    return b"\xdc" + length.to_bytes(2, "big") if length < 65536 else b"\xdd" + length.to_bytes(4, "big")
-
-
-def map_header(length: int) -> bytes:
-    """The msgpack header of a map."""
-    if length < 16:
-        return bytes((0x80 | length,))
-    return b"\xde" + length.to_bytes(2, "big") if length < 65536 else b"\xdf" + length.to_bytes(4, "big")
 
 
 def _starts(before: Sequence[Run]) -> dict[int, Run]:

@@ -12,11 +12,11 @@ from typing import Any
 import ormsgpack
 
 from ..codec.envelope import Envelope
+from ..codec.framing import array_header, map_header
 from ..codec.wire import Codec
 from ..errors import Corrupt
 from .cache import BoundedCache
 from .digest import Digester
-from .encode import array_header, map_header
 from .refs import MAP, Inline, Node, Pieces, Ref, Tree, unpack_node
 
 __all__ = ["Pile", "Reader", "chunk_place"]

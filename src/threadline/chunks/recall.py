@@ -62,10 +62,14 @@ class Prover:
         self.codec = codec
         self.trust_identity = trust_identity
 
-    def prove(self, values: Sequence[Any]) -> Proof:
-        """A proof for values that were just encoded."""
+    def prove(self, values: Sequence[Any], begun: Proof | None = None) -> Proof:
+        """A proof for values that were just encoded; `begun` holds for those at their beginning."""
         if self.trust_identity:
             return Same(list(values))
+        if isinstance(begun, Fingerprint):
+            added = self.codec.exact_fingerprint(values[len(begun.kinds) :])
+            if added is not None:
+                return self.codec.joined(begun, added)
         return self.codec.exact_fingerprint(values) or [self.codec.encode(value) for value in values]
 
     def holds(self, proof: Proof, values: Sequence[Any]) -> bool:

@@ -21,9 +21,9 @@ from ..errors import Corrupt
 from .digest import split_links
 
 __all__ = [
+    "Inline",
     "LIST",
     "MAP",
-    "Inline",
     "Node",
     "Pieces",
     "Ref",

@@ -24,6 +24,7 @@ import ormsgpack
 
 from ..errors import Corrupt, NotAllowed, NotSerializable, ThreadlineError
 from .builtin import reduce_exception
+from .framing import array_header, array_header_size
 from .plans import (
     BUILTIN_BUILDERS,
     BUILTIN_PLANS,
@@ -38,7 +39,7 @@ from .plans import (
 from .rules import TypeRules, class_name, registry
 from .shapes import shape_of
 
-__all__ = ["FOREIGN", "OBJECT", "Codec", "Fingerprint", "ForeignSerializer"]
+__all__ = ["Codec", "FOREIGN", "Fingerprint", "ForeignSerializer", "OBJECT"]
 
 OBJECT = 32
 FOREIGN = 33
@@ -154,6 +155,13 @@ class Codec:
         if (b"\xc4" in packed or b"\xc5" in packed or b"\xc6" in packed) and _has_bytes(unpackb(packed)):
             return None
         return found
+
+    @staticmethod
+    def joined(first: Fingerprint, second: Fingerprint) -> Fingerprint:
+        """The fingerprint of two runs, one after the other."""
+        kinds = first.kinds + second.kinds
+        packed = array_header(len(kinds)) + first.packed[array_header_size(first.packed) :]
+        return Fingerprint(kinds, packed + second.packed[array_header_size(second.packed) :])
 
     def items_of(self, fingerprint: Fingerprint) -> list[bytes]:
         """The encoded items that an exact fingerprint stands for."""

@@ -18,4 +18,4 @@ the store while it runs. Without pytest, `run_contract(store)` gives what is bro
 from .contract import CONTRACT, Broken, promises_for, run_contract
 from .half import Half, Promise, Store, run_promise
 
-__all__ = ["CONTRACT", "Broken", "Half", "Promise", "Store", "promises_for", "run_contract", "run_promise"]
+__all__ = ["Broken", "CONTRACT", "Half", "Promise", "Store", "promises_for", "run_contract", "run_promise"]

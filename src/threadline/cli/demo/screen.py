@@ -14,7 +14,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["WIDTH", "ClaimFailed", "Screen", "readable_bytes", "shorten"]
+__all__ = ["ClaimFailed", "Screen", "WIDTH", "readable_bytes", "shorten"]
 
 WIDTH = 80
 BRANCH_COLOURS = ("cyan", "magenta", "green", "blue")

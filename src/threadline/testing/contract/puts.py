@@ -134,9 +134,7 @@ async def test_only_the_named_parent_hands_values_down(saver: Half, thread: str)
     root = await saver.put(place(thread), checkpoint({"a": 0}), _LOOP, {"a": 1})
     left = await saver.put(root, checkpoint({"a": "left " * 50}, {"a": 2}), _LOOP, {"a": 2})
     right = await saver.put(root, checkpoint({"a": "right " * 50}, {"a": 2}), _LOOP, {"a": 2})
-    heirs = [
-        await saver.put(above, checkpoint({"b": 1}, {"a": 2, "b": 1}), _LOOP, {"b": 1}) for above in (left, right)
-    ]
+    heirs = [await saver.put(above, checkpoint({"b": 1}, {"a": 2, "b": 1}), _LOOP, {"b": 1}) for above in (left, right)]
     assert [(await values_at(saver, heir))["a"] for heir in heirs] == ["left " * 50, "right " * 50]
 
 
@@ -154,9 +152,7 @@ async def test_a_copy_put_under_the_grandparent_has_all_its_values(saver: Half, 
     """What LangGraph does on update_state(None) and on replay: no new versions, and another parent."""
     long = [f"{at} " * 60 for at in range(40)]
     root = await saver.put(place(thread), checkpoint({"long": long[:1], "n": 0}), _LOOP, {"long": 1, "n": 1})
-    target = await saver.put(
-        root, checkpoint({"long": long, "n": 1}, {"long": 2, "n": 2}), _LOOP, {"long": 2, "n": 2}
-    )
+    target = await saver.put(root, checkpoint({"long": long, "n": 1}, {"long": 2, "n": 2}), _LOOP, {"long": 2, "n": 2})
     read = (await stored(saver, target)).checkpoint
 
     copied = await saver.put(root, {**read, "id": new_id()}, {"source": "fork", "step": 2, "parents": {}}, {})
@@ -266,7 +262,14 @@ async def test_a_wrong_call_is_refused_before_anything_is_stored(saver: Half, th
     for missing in ("id", "ts", "channel_versions"):
         with refused(InvalidRequest):
             await saver.put(place(thread), {key: good[key] for key in good if key != missing}, _LOOP, {})
-    for wrong in ({"v": 99}, {"v": "1"}, {"id": ""}, {"id": 5}, {"channel_versions": {"a": None}}, {"channel_values": 1}):
+    for wrong in (
+        {"v": 99},
+        {"v": "1"},
+        {"id": ""},
+        {"id": 5},
+        {"channel_versions": {"a": None}},
+        {"channel_values": 1},
+    ):
         with refused(InvalidRequest):
             await saver.put(place(thread), {**good, **wrong}, _LOOP, {})
     for metadata in ({"step": -2}, {"step": "1"}, {"step": True}, [], None):

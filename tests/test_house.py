@@ -1,0 +1,138 @@
+"""The house rules that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import threadline
+from threadline import errors
+from threadline.saver import Saver
+from threadline.thread import Thread
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "threadline"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+# A room may import rooms further down, never up. Rooms on one line may import each other.
+LAYERS = [
+    ["cli", "testing", "__main__"],
+    ["langgraph", "importing"],
+    ["__init__", "connecting"],
+    ["saver", "thread", "lease", "upkeep"],
+    ["core"],
+    ["backends"],
+    ["chunks"],
+    ["codec"],
+    ["model", "ids", "versions", "namespaces", "errors", "drive"],
+]
+HEIGHT = {room: len(LAYERS) - level for level, rooms in enumerate(LAYERS) for room in rooms}
+# `backends` decides with the digests of chunks and nothing else of that room; both lie below `core`.
+DRIVERS = {"sqlite3", "aiosqlite", "psycopg", "pymysql", "aiomysql", "redis"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> list[str]:
+    """Absolute names of every module that a file imports, wherever in the file."""
+    package = ("threadline", *path.relative_to(SOURCE).parts[:-1])
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            names.append(".".join(part for part in (base, node.module) if part))
+            if node.module is None:
+                names += [f"{base}.{alias.name}" for alias in node.names]
+    return names
+
+
+def test_every_room_has_a_place_in_the_layers() -> None:
+    assert {room_of(path) for path in MODULES} <= HEIGHT.keys()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_down_only(path: Path) -> None:
+    for name in imports_of(path):
+        parts = name.split(".")
+        if parts[0] == "threadline" and len(parts) > 1 and parts[1] in HEIGHT:
+            assert HEIGHT[parts[1]] <= HEIGHT[room_of(path)], f"{path.name} imports {name} from above"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_only_the_adapter_and_the_demo_import_langgraph(path: Path) -> None:
+    if room_of(path) == "langgraph" or "demo" in path.parts:
+        return
+    assert not [name for name in imports_of(path) if re.match(r"(langgraph|langchain_core|langsmith)\b", name)]
+
+
+def test_core_knows_no_loop_no_thread_and_no_driver() -> None:
+    for path in (SOURCE / "core").glob("*.py"):
+        assert not {"asyncio", "threading", *DRIVERS} & {name.split(".")[0] for name in imports_of(path)}, path
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_and_functions_stay_short(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    for node in ast.walk(ast.parse(text)):
+        # Statements are a list, however long; a class of them is one constructor.
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and path.name != "statements.py":
+            length = (node.end_lineno or 0) - node.lineno + 1
+            assert length <= 50, f"{node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_public_names_are_listed_in_order(path: Path) -> None:
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            names = ast.literal_eval(node.value)
+            assert names == sorted(names)
+
+
+@pytest.mark.parametrize("face", [Saver, Thread])
+def test_both_halves_have_the_same_names_and_parameters(face: type) -> None:
+    public = {name: member for name, member in inspect.getmembers(face, callable) if not name.startswith("_")}
+    # These give a handle or a value at once and wait for nothing.
+    immediate = {"thread", "lock", "get_next_version", "with_allowlist"}
+    sync = {name for name in public if "a" + name in public} | immediate
+    for name in public:
+        assert name in sync or name[1:] in sync, f"{name} has no twin"
+    for name in sync - immediate:
+        twins = [list(inspect.signature(public[half]).parameters.values()) for half in (name, "a" + name)]
+        assert [str(p) for p in twins[0]] == [str(p) for p in twins[1]], name
+
+
+def test_every_error_is_documented_and_public() -> None:
+    documented = (ROOT / "docs" / "errors.md").read_text()
+    for name in errors.__all__:
+        assert f"`{name}`" in documented
+        assert getattr(threadline, name) is getattr(errors, name)
+        assert issubclass(getattr(errors, name), errors.ThreadlineError)
+
+
+def test_every_option_is_documented() -> None:
+    from threadline.connecting import make_engine, make_tools
+
+    documented = (ROOT / "docs" / "options.md").read_text()
+    for function in (make_engine, make_tools):
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+                assert f"`{name}" in documented, name
+
+
+def test_importing_threadline_loads_no_loop_no_server_driver_and_no_command_line() -> None:
+    import subprocess
+    import sys
+
+    heavy = ["asyncio", "typer", "rich", "zstandard", "cryptography", "pydantic", "numpy", "langchain_core"]
+    script = f"import sys, threadline; print([name for name in {heavy!r} if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]"
