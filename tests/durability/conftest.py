@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import threadline
+from threadline.backends.memory import MemoryBackend
+from threadline.backends.sql.backend import SqlBackend
 
 HERE = Path(__file__).parent
 
@@ -111,3 +113,33 @@ def in_threads():
                 running.result(timeout=120)
 
     return run
+
+
+@pytest.fixture
+def interleave(monkeypatch):
+    """Does something once, just before or after some other operation calls a method of its backend.
+
+    That is where another process could come in between; here it always does.
+    """
+
+    def arrange(method, action, *, when="before"):
+        actions = [action]
+
+        def fire(moment):
+            if moment == when and actions:
+                actions.pop()()
+
+        def hooked(original):
+            async def call(self, *args, **kwargs):
+                fire("before")
+                result = await original(self, *args, **kwargs)
+                fire("after")
+                return result
+
+            return call
+
+        for backend in (MemoryBackend, SqlBackend):
+            monkeypatch.setattr(backend, method, hooked(getattr(backend, method)))
+        return lambda: not actions
+
+    return arrange

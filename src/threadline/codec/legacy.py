@@ -17,6 +17,7 @@ import re
 import uuid
 import zoneinfo
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -28,7 +29,7 @@ from .science import science_builder
 if TYPE_CHECKING:
     from .wire import Codec
 
-__all__ = ["build_legacy", "revive_json", "unpack_legacy"]
+__all__ = ["build_legacy", "build_standard", "is_standard", "revive_json", "unpack_legacy"]
 
 SINGLE_ARG, POSITIONAL, KEYWORDS, METHOD, PYDANTIC_V1, PYDANTIC_V2, NUMPY, DELTA_SNAPSHOT = range(8)
 _SEND = ("langgraph.types", "Send")
@@ -51,14 +52,24 @@ def build_legacy(code: int, data: bytes, codec: Codec) -> Any:
         assert array is not None
         return array(content)
     module, name, state = content[:3]
-    standard = _STANDARD.get((module, name))
-    if standard is not None:
-        if code == KEYWORDS:
-            return standard(**state)
-        return standard(*state) if code == POSITIONAL else standard(state)
+    if is_standard(module, name):
+        return build_standard(code, module, name, state)
     if (module, name) == _SEND:
         return codec.rules.find("langgraph.types:Send").shape.build(list(state))
     return _rebuild(f"{module}:{name}", state, codec, is_pydantic=code in (PYDANTIC_V1, PYDANTIC_V2))
+
+
+def is_standard(module: str, name: str) -> bool:
+    """Whether LangGraph stored a value of Python's standard library under this name."""
+    return (module, name) in _STANDARD
+
+
+def build_standard(code: int, module: str, name: str, state: Any) -> Any:
+    """A value of the standard library; raises whatever its type raises for a state that does not fit."""
+    build = _STANDARD[module, name]
+    if code == KEYWORDS:
+        return build(**state)
+    return build(*state) if code == POSITIONAL else build(state)
 
 
 def revive_json(value: dict[str, Any], codec: Codec) -> Any:
@@ -66,14 +77,19 @@ def revive_json(value: dict[str, Any], codec: Codec) -> Any:
     if value.get("lc") not in (1, 2) or value.get("type") != "constructor":
         return value
     *module, name = value["id"]
-    arguments = value.get("args") or []
+    arguments, fields = value.get("args") or [], value.get("kwargs") or {}
     standard = _STANDARD.get((".".join(module), name))
     if standard is not None:
-        return standard(*arguments)
+        return standard(*arguments, **fields)
+    if name == "Send" and module[:1] == ["langgraph"]:
+        return codec.rules.find("langgraph.types:Send").shape.build([fields["node"], fields["arg"]])
     stored = LANGCHAIN_MESSAGES.get(name) or f"{'.'.join(module)}:{name}"
-    if arguments:
-        raise NotAllowed(f"{stored} was stored by its constructor's arguments and cannot be rebuilt from them")
-    return _rebuild(stored, value.get("kwargs") or {}, codec, is_pydantic=True)
+    if not arguments:
+        return _rebuild(stored, fields, codec, is_pydantic=True)
+    registration = codec.rules.find(stored)
+    if hasattr(registration.cls, "_value2member_map_"):
+        return registration.shape.build(_enum_state(registration.cls, arguments[0]))
+    raise NotAllowed(f"{stored} was stored by its constructor's arguments and cannot be rebuilt from them")
 
 
 def _rebuild(name: str, state: Any, codec: Codec, *, is_pydantic: bool) -> Any:
@@ -94,9 +110,27 @@ def _enum_state(cls: Any, value: Any) -> list[Any]:
     return ["", value] if hasattr(cls, "_value2member_map_") else value
 
 
+def _collected(kind: Callable[[Any], Any], members: Any) -> Any:
+    """The set of these members. LangGraph packs tuples as lists, which no set can hold: lists were tuples.
+
+    Where that is not enough (a frozen dataclass that holds a tuple), the members as a list, as LangGraph
+    gives them.
+    """
+    try:
+        return kind(map(_as_member, members))
+    except TypeError:
+        return list(members)
+
+
+def _as_member(value: Any) -> Any:
+    return tuple(map(_as_member, value)) if type(value) is list else value
+
+
 _STANDARD: dict[tuple[str, str], Callable[..., Any]] = {
-    ("builtins", "set"): set,
-    ("builtins", "frozenset"): frozenset,
+    ("builtins", "bytearray"): bytearray.fromhex,
+    ("builtins", "bytes"): bytes.fromhex,
+    ("builtins", "set"): partial(_collected, set),
+    ("builtins", "frozenset"): partial(_collected, frozenset),
     ("collections", "deque"): collections.deque,
     ("datetime", "datetime"): dt.datetime.fromisoformat,
     ("datetime", "date"): dt.date,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import typing
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -118,12 +119,15 @@ class TypeRules:
         if isinstance(allowed, str) and allowed not in ("imported", "strict"):
             raise InvalidRequest(f"allowed_types is 'imported', 'strict' or a collection of types, not {allowed!r}")
         self.is_strict = allowed != "imported"
-        self.named = frozenset() if isinstance(allowed, str) else _names(allowed)
+        self.named: frozenset[str] = frozenset()
+        if not isinstance(allowed, str):
+            entries = list(allowed)
+            self.named = _names(entries) | _names(_parts_of(entries))
 
     def with_allowlist(self, extra: Collection[Any]) -> TypeRules:
         """These rules, and the types named."""
         widened = TypeRules("strict" if self.is_strict else "imported")
-        widened.named = self.named | _names(extra)
+        widened.named = self.named | _names(extra) | _names(_parts_of(extra))
         return widened
 
     def find(self, name: str) -> Registration:
@@ -164,6 +168,30 @@ def _names(types: Iterable[Any]) -> frozenset[str]:
     return frozenset(
         class_name(entry) if isinstance(entry, type) else f"{entry[0]}:{'.'.join(entry[1:])}" for entry in types
     )
+
+
+def _parts_of(types: Iterable[Any]) -> set[type]:
+    """The data classes that fields of these types are declared to hold, however deep."""
+    found: set[type] = set()
+    waiting = [entry if isinstance(entry, type) else _imported(*entry[:2]) for entry in types]
+    while waiting:
+        cls = waiting.pop()
+        if not isinstance(cls, type) or cls in found or shape_of(cls) is None:
+            continue
+        found.add(cls)
+        try:
+            declared = list(typing.get_type_hints(cls).values())
+        except Exception:  # an annotation that cannot be resolved names nothing
+            continue
+        while declared:
+            hint = declared.pop()
+            declared.extend(typing.get_args(hint))
+            waiting.append(hint)
+    return found
+
+
+def _imported(module: str, name: str) -> Any:
+    return vars(sys.modules[module]).get(name) if module in sys.modules else None
 
 
 def _strict_by_environment() -> bool:

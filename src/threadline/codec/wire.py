@@ -346,12 +346,13 @@ class Codec:
             try:
                 return self._unpack_extension(code, payload)
             except Exception as failure:
-                nested = self._why_undecodable(payload[payload[0] + 1 :], failure) if _hidden(failure) else failure
-                failures.append(nested)
+                # Ours have a header before what is packed, LangGraph's do not.
+                packed = payload[payload[0] + 1 :] if code == OBJECT else payload
+                failures.append(self._why_undecodable(packed, failure) if _hidden(failure) else failure)
                 raise
 
         with suppress(ValueError):
-            unpackb(data, ext_hook=listen)
+            unpackb(data, ext_hook=listen, option=ormsgpack.OPT_NON_STR_KEYS)
         found = failures[0] if failures else error
         return found if isinstance(found, ThreadlineError) else Corrupt(f"undecodable bytes ({found})")
 

@@ -45,12 +45,17 @@ class _Prepared:
     chunks: Chunks = field(default_factory=dict)
     made: list[Run] = field(default_factory=list)
     reused: list[Run] = field(default_factory=list)
+    # When it was made, for what is brought over from elsewhere; None for now.
+    made_at: float | None = None
 
     def take(self, encoded: Encoded) -> Ref:
         self.chunks.update(encoded.chunks)
         self.made.extend(encoded.runs)
         self.reused.extend(encoded.reused)
         return encoded.ref
+
+    def moment(self, now: float) -> float:
+        return now if self.made_at is None else self.made_at
 
 
 @dataclass(slots=True)
@@ -162,8 +167,8 @@ async def put_all(backend: Backend, tools: Tools, prepared: Sequence[PreparedPut
             if isinstance(one, PreparedPut):
                 await _read_parent(backend, tools, one)
             if one.stamp is None and tools.envelope.ring is not None:
-                await _claim_pool(backend, tools, one, now)
-        changes = [_change(tools, one, now) for one in prepared]
+                await _claim_pool(backend, tools, one, one.moment(now))
+        changes = [_change(tools, one, one.moment(now)) for one in prepared]
         outcomes = await backend.apply(changes)
         if not any(isinstance(outcome, Stale) for outcome in outcomes):
             for one, outcome in zip(prepared, outcomes, strict=True):

@@ -82,7 +82,8 @@ def check_metadata(metadata: Any) -> None:
     if not _is_mapping(metadata):
         raise InvalidRequest(f"metadata is a dict, not {type(metadata).__name__}")
     step = metadata.get("step")
-    if step is not None and (isinstance(step, bool) or not isinstance(step, int) or step < -1):
+    # Steps begin at -1; LangGraph puts -2 for what it saves before the first one (durability="exit").
+    if step is not None and (isinstance(step, bool) or not isinstance(step, int) or step < -2):
         raise InvalidRequest(f"metadata['step'] is -1 or more, not {step!r}")
 
 

@@ -41,7 +41,7 @@ class Checkpointer(Saver, BaseCheckpointSaver[Any]):
     @classmethod
     def from_env(cls: type[C], variable: str = "THREADLINE_URL", **options: Any) -> C:
         """A checkpointer for the URL in an environment variable; never falls back to memory."""
-        url = os.environ.get(variable)
+        url = os.environ.get(variable, "").strip()
         if not url:
             raise InvalidRequest(
                 f"the environment variable {variable} is not set; it names the store, such as sqlite:///agents.db"

@@ -49,9 +49,11 @@ class SqliteSaver(Checkpointer):
 
     @classmethod
     @contextmanager
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Iterator[Checkpointer]:
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Iterator[SqliteSaver]:
         """A saver for a path or `:memory:`, closed at the end of the `with` block."""
-        with Checkpointer(conn_string, **options) as saver:
+        saver = cls.__new__(cls)
+        Checkpointer.__init__(saver, conn_string, **options)
+        with saver:
             yield saver
 
 
@@ -65,7 +67,13 @@ class AsyncSqliteSaver(Checkpointer):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(cls, conn_string: str, **options: Any) -> AsyncIterator[Checkpointer]:
+    async def from_conn_string(cls, conn_string: str, **options: Any) -> AsyncIterator[AsyncSqliteSaver]:
         """A saver for a path or `:memory:`, closed at the end of the `async with` block."""
-        async with Checkpointer(conn_string, **options) as saver:
+        saver = cls.__new__(cls)
+        Checkpointer.__init__(saver, conn_string, **options)
+        async with saver:
             yield saver
+
+    async def setup(self) -> None:  # type: ignore[override]
+        """Create the tables now; awaited, as in the original."""
+        await self.asetup()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import langchain_core.documents
+import langchain_core.documents.base
 import langchain_core.messages  # noqa: F401
 from langgraph.checkpoint.serde import types as _serde_types  # noqa: F401
 from langgraph.store.base import Item

@@ -1,0 +1,174 @@
+"""What the source says of a checkpoint, and whether the store says the same.
+
+Everything is compared by its bytes in our encoding, because `==` forgives too much (1 and True, 0.0 and
+-0.0) and too little (nan). The bytes of stored values are joined from chunks that were checked against
+their digests; those of the source are encoded in one piece, without what was remembered of earlier puts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ..chunks.refs import Ref
+from ..core.documents import ABSENT, read_metadata
+from ..core.reading import Read
+from ..core.tools import Tools
+from ..errors import Corrupt
+from .source import SourceCheckpoint
+from .transcode import Cipher, TransferCodec
+
+__all__ = ["Comparison", "Wanted", "WantedWrite", "compare", "wanted_from"]
+
+_STANDARD_KEYS = frozenset(
+    ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")
+)
+
+
+class WantedWrite(NamedTuple):
+    """A pending write as it should be stored."""
+
+    task_id: str
+    task_path: str
+    idx: int
+    channel: str
+    value: Any
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return (self.task_id, self.idx)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A checkpoint as it should be stored."""
+
+    thread_id: str
+    namespace: str
+    parent: str | None
+    checkpoint: dict[str, Any]
+    metadata: dict[str, Any]
+    writes: list[WantedWrite]
+
+    @property
+    def id(self) -> str:
+        return str(self.checkpoint["id"])
+
+    @property
+    def made_at(self) -> float | None:
+        """When the checkpoint was made, in seconds; None where its time cannot be read."""
+        try:
+            return datetime.fromisoformat(self.checkpoint["ts"]).timestamp()
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
+
+    def config(self, checkpoint_id: str | None) -> dict[str, Any]:
+        place = {"thread_id": self.thread_id, "checkpoint_ns": self.namespace, "checkpoint_id": checkpoint_id}
+        return {"configurable": place}
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What the store lacks, or has otherwise, of a checkpoint."""
+
+    is_absent: bool = False
+    is_different: bool = False
+    absent_writes: list[WantedWrite] = field(default_factory=list)
+    different_writes: list[WantedWrite] = field(default_factory=list)
+    # Whether the store has writes that the source has not: somebody went on from here.
+    has_more_writes: bool = False
+
+    @property
+    def is_same(self) -> bool:
+        return not (self.is_absent or self.is_different or self.absent_writes or self.different_writes)
+
+
+def wanted_from(found: SourceCheckpoint, codec: TransferCodec, cipher: Cipher | None) -> Wanted:
+    """The checkpoint of a row, transcoded; Corrupt when the row cannot be read."""
+    checkpoint = codec.load(found.tag, found.content, cipher)
+    if not isinstance(checkpoint, dict):
+        raise Corrupt("its bytes hold no checkpoint")
+    writes = [
+        WantedWrite(
+            write.task_id, write.task_path, write.idx, write.channel, codec.load(write.tag, write.content, cipher)
+        )
+        for write in found.writes
+    ]
+    checkpoint["id"] = found.id
+    metadata = _metadata(found.metadata)
+    return Wanted(found.thread_id, found.namespace, found.parent, checkpoint, metadata, writes)
+
+
+def compare(wanted: Wanted, stored: Read | None, tools: Tools) -> Comparison:
+    """What is to be done so that the store has the checkpoint and its writes."""
+    if stored is None:
+        return Comparison(is_absent=True, absent_writes=list(wanted.writes))
+    comparison = Comparison(is_different=not _is_same_checkpoint(wanted, stored, tools))
+    held = {(write.task_id, write.idx): (write, ref) for write, ref in stored.writes}
+    for write in wanted.writes:
+        if write.key not in held:
+            comparison.absent_writes.append(write)
+            continue
+        row, ref = held.pop(write.key)
+        is_same = (row.task_path, row.channel) == (write.task_path, write.channel)
+        if not is_same or _content(stored, ref, tools) != tools.codec.encode_natively(write.value):
+            comparison.different_writes.append(write)
+    comparison.has_more_writes = bool(held)
+    return comparison
+
+
+def _is_same_checkpoint(wanted: Wanted, stored: Read, tools: Tools) -> bool:
+    codec, document = tools.codec, stored.document
+    checkpoint = wanted.checkpoint
+    said = [
+        wanted.parent,
+        checkpoint.get("v", 1),
+        checkpoint["ts"],
+        _sorted(checkpoint["channel_versions"]),
+        checkpoint.get("versions_seen", {}),
+        checkpoint.get("updated_channels", ABSENT),
+        {key: value for key, value in checkpoint.items() if key not in _STANDARD_KEYS},
+        wanted.metadata,
+    ]
+    held = [
+        stored.found.row.parent,
+        document.v,
+        document.ts,
+        _sorted(document.roots.versions),
+        document.versions_seen,
+        document.updated_channels,
+        document.other,
+        read_metadata(stored.found, codec, tools.envelope),
+    ]
+    if codec.encode_natively(said) != codec.encode_natively(held):
+        return False
+    values, refs = checkpoint.get("channel_values", {}), document.roots.refs
+    return values.keys() == refs.keys() and all(
+        _content(stored, refs[name], tools) == codec.encode_natively(value) for name, value in values.items()
+    )
+
+
+def _content(stored: Read, ref: Ref, tools: Tools) -> bytes | None:
+    """The bytes of a stored value; None where a chunk is missing or damaged."""
+    try:
+        return tools.reader.content(ref, stored.pile)
+    except KeyError:
+        return None
+
+
+def _sorted(versions: Mapping[str, Any]) -> list[Any]:
+    """Versions in an order of their own: the document has channels with values first."""
+    return sorted([name, version] for name, version in versions.items())
+
+
+def _metadata(stored: bytes) -> dict[str, Any]:
+    try:
+        metadata = json.loads(stored) if stored else {}
+    except ValueError as error:
+        raise Corrupt(f"its metadata is no JSON ({error})") from None
+    if not isinstance(metadata, dict):
+        raise Corrupt("its metadata is no JSON object")
+    return metadata

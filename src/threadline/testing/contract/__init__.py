@@ -1,0 +1,84 @@
+"""Every promise of the saver's contract, by subject; `CONTRACT` has them all."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from types import ModuleType
+
+from ..half import Promise, Store, run_promise
+from . import (
+    batches,
+    copying,
+    deletion,
+    delta,
+    filters,
+    formats,
+    lazy,
+    leases,
+    listing,
+    objects,
+    puts,
+    sequences,
+    service,
+    sharing,
+    surveys,
+    together,
+    writes,
+)
+from .marks import can_be_tried
+
+__all__ = ["CONTRACT", "Broken", "promises_for", "run_contract"]
+
+
+def _promises(subject: ModuleType) -> list[Promise]:
+    return [value for name, value in vars(subject).items() if name.startswith("test_")]
+
+
+_SUBJECTS = (
+    puts,
+    writes,
+    listing,
+    filters,
+    formats,
+    lazy,
+    deletion,
+    copying,
+    delta,
+    batches,
+    surveys,
+    objects,
+    sequences,
+    sharing,
+    together,
+    leases,
+    service,
+)
+CONTRACT: tuple[Promise, ...] = tuple(promise for subject in _SUBJECTS for promise in _promises(subject))
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A promise that a store does not keep."""
+
+    promise: str
+    half: str
+    why: str
+
+
+def promises_for(store: Store) -> tuple[Promise, ...]:
+    """The promises that can be tried on a store."""
+    return tuple(promise for promise in CONTRACT if can_be_tried(promise, store))
+
+
+def run_contract(store: Store) -> list[Broken]:
+    """Try everything on both halves; gives what is broken."""
+    broken: list[Broken] = []
+    for promise in promises_for(store):
+        for is_async in (False, True):
+            try:
+                run_promise(promise, store, is_async=is_async)
+            except Exception:
+                half = "async" if is_async else "sync"
+                broken.append(Broken(promise.__name__, half, traceback.format_exc()))
+    return broken

@@ -1,0 +1,165 @@
+"""Looking over many threads, and along one channel."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ...errors import InvalidRequest
+from ...model import ERROR, INTERRUPT, RESUME, Config
+from ..half import Half
+from ..making import checkpoint, id_of, place, put, values_at
+from ..raising import refused
+
+_LOOP = {"source": "loop", "step": 0, "parents": {}}
+
+
+async def _named(saver: Half, **options: Any) -> list[str]:
+    return [info.thread_id async for info in saver.threads(**options)]
+
+
+async def test_threads_are_listed_by_id(saver: Half, thread: str) -> None:
+    names = [f"{thread}/{end}" for end in ("", " ", "%", "A", "Z", "_", "a", "a/b", "é", "\uffff", "\U0001f600")]
+    for name in reversed(names):
+        await put(saver, place(name), {})
+    assert await _named(saver, prefix=thread) == names
+    assert [name for name in await _named(saver) if name in names] == names
+
+
+async def test_a_prefix_is_text_and_no_pattern(saver: Half, thread: str) -> None:
+    names = [f"{thread}{end}" for end in ("%x", "_x", "*x", "?x", "ax", "AX", "[a]x")]
+    for name in names:
+        await put(saver, place(name), {})
+    for name in names:
+        assert await _named(saver, prefix=name[:-1]) == [name]
+        assert await saver.count_threads(prefix=name[:-1]) == 1
+    assert await saver.count_threads(prefix=thread) == len(names)
+    assert await _named(saver, prefix=thread + "none") == []
+    assert await saver.count_threads(prefix=thread + "none") == 0
+
+
+async def test_threads_are_paged_by_after_and_limit(saver: Half, thread: str) -> None:
+    names = [f"{thread}-{at:02}" for at in range(11)]
+    for name in names:
+        await put(saver, place(name), {})
+    assert await _named(saver, prefix=thread, limit=4) == names[:4]
+    assert await _named(saver, prefix=thread, limit=0) == []
+    assert await _named(saver, prefix=thread, limit=100) == names
+    assert await _named(saver, prefix=thread, after=names[3], limit=3) == names[4:7]
+    assert await _named(saver, prefix=thread, after=names[-1]) == []
+    assert await _named(saver, prefix=thread, after=thread) == names
+
+
+async def test_more_threads_than_a_page_are_all_listed(saver: Half, thread: str) -> None:
+    names = [f"{thread}-{at:04}" for at in range(1030)]
+    await saver.put_many([(place(name), checkpoint({}), _LOOP, {}) for name in names])
+    assert await _named(saver, prefix=thread) == names
+    assert await _named(saver, prefix=thread, limit=700) == names[:700]
+    assert await saver.count_threads(prefix=thread) == 1030
+
+
+async def test_a_listed_thread_tells_its_life(saver: Half, thread: str) -> None:
+    before = time.time()
+    await put(saver, place(thread), {"a": 1})
+    [info] = [info async for info in saver.threads(prefix=thread)]
+    assert info.status == "active"
+    assert before - 1 <= info.created <= info.last_active <= time.time() + 1
+    assert info.forked_from is None
+    assert await values_at(saver, info.config) == {"a": 1}
+
+
+async def test_deleted_threads_are_not_listed(saver: Half, thread: str) -> None:
+    for end in "abc":
+        await put(saver, place(thread + end), {})
+    count = await saver.count_threads()
+    await saver.delete_thread(thread + "b")
+    assert await _named(saver, prefix=thread) == [thread + "a", thread + "c"]
+    assert await saver.count_threads() == count - 1
+
+
+async def test_the_versions_of_a_channel_are_newest_first_where_they_came_in(saver: Half, thread: str) -> None:
+    configs: list[Config] = [place(thread)]
+    for step, version in enumerate((1, 1, 2, 2, 2, 3)):
+        made = checkpoint({"a": [version] * 60, "n": step}, {"a": version, "n": step})
+        configs.append(await saver.put(configs[-1], made, {**_LOOP, "step": step}, made["channel_versions"]))
+
+    found = await saver.versions(thread, "a")
+
+    assert [(one.version, one.value, one.step) for one in found] == [
+        (3, [3] * 60, 5), (2, [2] * 60, 2), (1, [1] * 60, 0),
+    ]  # fmt: skip
+    assert [one.checkpoint_id for one in found] == [id_of(configs[at]) for at in (6, 3, 1)]
+    assert [one.config for one in found] == [configs[at] for at in (6, 3, 1)]
+    assert [one.value for one in await saver.versions(thread, "a", limit=2)] == [[3] * 60, [2] * 60]
+    assert [one.value for one in await saver.versions(thread, "n", limit=100)] == [5, 4, 3, 2, 1, 0]
+
+
+async def test_the_versions_of_two_branches_are_all_told(saver: Half, thread: str) -> None:
+    """Both branches count on from the version that they share."""
+    root = await saver.put(place(thread), checkpoint({"a": "root"}, {"a": 1}), _LOOP, {"a": 1})
+    for value in ("left", "right"):
+        await saver.put(root, checkpoint({"a": value}, {"a": 2}), _LOOP, {"a": 2})
+    assert [one.value for one in await saver.versions(thread, "a")] == ["right", "left", "root"]
+
+
+async def test_versions_are_those_of_one_namespace(saver: Half, thread: str) -> None:
+    await put(saver, place(thread), {"a": "root"})
+    await put(saver, place(thread), {"a": "inner"}, ns="child:1")
+    assert [one.value for one in await saver.versions(thread, "a")] == ["root"]
+    assert [one.value for one in await saver.versions(thread, "a", namespace="child:1")] == ["inner"]
+    assert await saver.versions(thread, "other") == []
+    assert await saver.versions(thread + "?", "a") == []
+    for limit in (0, -1):
+        with refused(InvalidRequest):
+            await saver.versions(thread, "a", limit=limit)
+
+
+async def test_more_versions_than_a_page_are_all_told(saver: Half, thread: str) -> None:
+    made = [checkpoint({"a": at}, {"a": at + 1}) for at in range(600)]
+    await saver.put_many([(place(thread), one, _LOOP, one["channel_versions"]) for one in made])
+    assert [one.value for one in await saver.versions(thread, "a")] == [*range(599, -1, -1)]
+    assert [one.value for one in await saver.versions(thread, "a", limit=300)] == [*range(599, 299, -1)]
+
+
+async def test_latest_gives_the_newest_values_of_many_threads(saver: Half, thread: str) -> None:
+    names = [f"{thread}-{at}" for at in range(4)]
+    for at, name in enumerate(names):
+        config = await put(saver, place(name), {"old": 1})
+        await put(saver, config, {"n": at, "words": ["w" * 200] * at, "none": None})
+        await put(saver, place(name), {"in": "child"}, ns="child:1")
+
+    found = await saver.latest([*names, thread + "-unknown"])
+    assert found == {name: {"n": at, "words": ["w" * 200] * at, "none": None} for at, name in enumerate(names)}
+    some = await saver.latest(names[1:3], ["n", "missing"])
+    assert some == {names[1]: {"n": 1}, names[2]: {"n": 2}}
+    assert await saver.latest([]) == {}
+    assert await saver.latest(names, []) == {name: {} for name in names}
+
+
+async def test_interrupts_are_told_over_all_threads(saver: Half, thread: str) -> None:
+    for at in range(3):
+        old = await put(saver, place(f"{thread}-{at}"), {"n": at})
+        await saver.put_writes(old, [(INTERRUPT, ["an old question"])], "old")
+        config = await put(saver, old, {"n": at + 1})
+        await saver.put_writes(config, [(INTERRUPT, [{"ask": at}, "twice"])], "task")
+        await saver.put_writes(config, [("n", 5)], "sibling")
+    quiet = await put(saver, place(f"{thread}-quiet"), {})
+    await saver.put_writes(quiet, [(ERROR, "failed")], "task")
+
+    waiting = [one async for one in saver.interrupts(prefix=thread)]
+
+    assert [(one.thread_id, one.task_id, one.value) for one in waiting] == [
+        (f"{thread}-{at}", "task", value) for at in range(3) for value in ({"ask": at}, "twice")
+    ]
+    assert await values_at(saver, waiting[0].config) == {"n": 1}
+    assert [one async for one in saver.interrupts(prefix=thread + "-quiet")] == []
+
+
+async def test_a_task_that_was_answered_and_finished_waits_no_more(saver: Half, thread: str) -> None:
+    """Two tasks asked, one was answered and ran to its end; the checkpoint waits for the other."""
+    config = await put(saver, place(thread), {})
+    for task in ("answered", "waiting"):
+        await saver.put_writes(config, [(INTERRUPT, [f"ask of {task}"])], task)
+    await saver.put_writes(config, [(RESUME, ["yes"])], "answered")
+    await saver.put_writes(config, [("n", 1)], "answered")
+    assert [one.task_id async for one in saver.interrupts(prefix=thread)] == ["waiting"]
