@@ -100,6 +100,8 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     if not separator:
         return "sqlite", text
     if scheme == "sqlite":
+        if "?" in rest:
+            raise InvalidRequest("a sqlite:// URL takes no ?query; give options as keyword arguments (docs/options.md)")
         # sqlite:///relative.db, sqlite:////absolute.db, sqlite:// in memory.
         return "sqlite", rest[1:] or ":memory:" if rest.startswith("/") else rest or ":memory:"
     if scheme in ("memory", *_EXTRAS):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .backends.engine import Engine, Operation
 from .core.leases import release, take
-from .errors import Conflict, InvalidRequest
+from .errors import Conflict, InvalidRequest, ThreadlineError
 
 if TYPE_CHECKING:
     import asyncio
@@ -71,14 +72,16 @@ class Lease:
 
     def _renew(self, stop: threading.Event) -> None:
         while not stop.wait(self.ttl / 3):
-            self._engine.run(self._taking())
+            with suppress(ThreadlineError):  # a store that is away now may be back before the lease ends
+                self._engine.run(self._taking())
 
     async def _arenew(self) -> None:
         import asyncio
 
         while True:
             await asyncio.sleep(self.ttl / 3)
-            await self._engine.arun(self._taking())
+            with suppress(ThreadlineError):
+                await self._engine.arun(self._taking())
 
     def _taking(self) -> Operation[Any]:
         return lambda backend: take(backend, self.thread_id, self.ttl, time.time(), self._token)

@@ -25,13 +25,13 @@ def sqlite_in_memory(tmp_path):
 STORES = (named_memory, sqlite_file, sqlite_in_memory)
 PRIVATE = Store(connect=threadline.connect, is_shared=False)
 TRIED = [
-    pytest.param(make, promise, is_async, id=f"{promise.__name__[5:]}-{make.__name__}-{'async' if is_async else 'sync'}")
+    pytest.param(make, promise, half, id=f"{promise.__name__[5:]}-{make.__name__}-{half}")
     for make in STORES
     for promise in (promises_for(PRIVATE) if make is sqlite_in_memory else CONTRACT)
-    for is_async in (False, True)
+    for half in ("sync", "async")
 ]
 
 
-@pytest.mark.parametrize(("make", "promise", "is_async"), TRIED)
-def test_the_contract_is_kept(make, promise, is_async, tmp_path):
-    run_promise(promise, make(tmp_path), is_async=is_async)
+@pytest.mark.parametrize(("make", "promise", "half"), TRIED)
+def test_the_contract_is_kept(make, promise, half, tmp_path):
+    run_promise(promise, make(tmp_path), is_async=half == "async")

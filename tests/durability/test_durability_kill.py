@@ -83,7 +83,5 @@ def test_acknowledged_puts_and_writes_survive_a_thousand_kills(run_script, conne
 
 
 @pytest.mark.soak
-def test_a_thousand_kills_during_prune_fork_or_delete_leave_every_checkpoint_whole(
-    run_script, connect, database, half
-):
+def test_a_thousand_kills_during_prune_fork_or_delete_leave_every_checkpoint_whole(run_script, connect, database, half):
     kill_pruners(run_script, connect, database, half, SOAK_KILLS, seed=4)

@@ -15,7 +15,11 @@ SAVERS, THREADS = 3, ("red", "green", "blue")
 
 def long_value(dice):
     """One of few values, so that chunks are deleted, come back, and are shared in every way."""
-    kind, length, start = dice.choice(["list", "dict", "text"]), dice.choice([1, 7, 40, 150, 400]), dice.choice([0, 0, 1, 9])
+    kind, length, start = (
+        dice.choice(["list", "dict", "text"]),
+        dice.choice([1, 7, 40, 150, 400]),
+        dice.choice([0, 0, 1, 9]),
+    )
     items = [lives.text("item", n) for n in range(start, start + length)]
     if kind == "list":
         return items
@@ -71,7 +75,11 @@ class Model:
             self.refusals += 1
             self.check_thread(thread_id)
             return
-        self.threads.setdefault(thread_id, {})[checkpoint["id"]] = {"values": values, "versions": versions, "writes": []}
+        self.threads.setdefault(thread_id, {})[checkpoint["id"]] = {
+            "values": values,
+            "versions": versions,
+            "writes": [],
+        }
 
     def put_writes(self):
         thread_id = self.some_living()
@@ -151,3 +159,14 @@ def test_savers_that_know_nothing_of_each_other_always_read_what_was_put(connect
 @pytest.mark.parametrize("seed", range(100, 300))
 def test_long_histories_of_many_savers_always_read_what_was_put(connect, url, seed):
     Model(savers(connect, url), random.Random(seed)).run(400)
+
+
+def test_a_dict_that_becomes_the_list_of_its_values_is_stored_as_a_list(connect, url, half):
+    """And back again: what was recognised of the one must not be taken for the other."""
+    saver = connect(url)
+    items = [lives.text("item", n) for n in range(400)]
+    for step, value in enumerate([dict(enumerate_text(items)), items, dict(enumerate_text(items)), items[:300]], 1):
+        checkpoint = {**lives.checkpoint("t", step), "channel_values": {"a": value}, "channel_versions": {"a": step}}
+        half.call(saver, "put", lives.config("t"), checkpoint, {"step": step}, {"a": step})
+        for reader in (saver, connect(url)):
+            assert half.call(reader, "get_tuple", lives.config("t")).checkpoint["channel_values"] == {"a": value}

@@ -1,9 +1,7 @@
 """A reader never sees half a put: not of a checkpoint, not of a task's writes, not of a batch."""
 
 import asyncio
-import signal
 import threading
-import time
 
 import lives
 import pytest
@@ -61,6 +59,7 @@ def test_an_async_reader_never_sees_half_a_put(saver, reader):
             await saver.aput(*lives.put_arguments("t", step))
             for task_id in lives.TASKS:
                 await saver.aput_writes(*lives.write_arguments("t", step, task_id))
+                await asyncio.sleep(0)  # memory never waits by itself
 
     async def watch(writing):
         seen = []
@@ -113,60 +112,6 @@ def test_what_was_put_is_seen_by_every_saver_at_once(connect, url, half):
             assert lives.check(half.call(saver, "get_tuple", lives.config("t")), "t") == step
 
 
-class Interrupted(BaseException):
-    """What a signal handler raises, as Ctrl-C does."""
-
-
-@pytest.fixture
-def interrupts():
-    """Raises Interrupted in the main thread, again and again, while the block runs."""
-
-    def interrupt(*_):
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
-
-
-def test_puts_interrupted_like_by_ctrl_c_are_whole_or_absent_and_disturb_no_other_thread(saver, interrupts):
-    """The main thread is interrupted at any point of a put, also while it commits for others."""
-    is_over, errors, written = threading.Event(), [], {}
-
-    def keep_writing(name):
-        step = 0
-        while not is_over.is_set():
-            try:
-                saver.put(*lives.put_arguments(name, step))
-            except Exception as error:
-                errors.append(error)
-                return
-            written[name] = step
-            step += 1
-
-    others = [threading.Thread(target=keep_writing, args=(f"other-{n}",)) for n in range(3)]
-    for other in others:
-        other.start()
-    interrupted, step, deadline = 0, 0, time.monotonic() + 2
-    while time.monotonic() < deadline:
-        try:
-            interrupts(0.0003 + 0.00037 * (step % 7))
-            saver.put(*lives.put_arguments("main", step))
-            interrupts(0)
-            step += 1
-        except Interrupted:
-            interrupted += 1
-    interrupts(0)
-    is_over.set()
-    for other in others:
-        other.join(20)
-    assert not any(other.is_alive() for other in others)
-    unexpected = [error for error in errors if "interrupted" not in str(error)]
-    assert not unexpected
-    assert interrupted > 20
-    for name, last in written.items():
-        steps = [lives.check(found, name) for found in saver.list(lives.config(name))]
-        assert steps[0] >= last
-    saver.put(*lives.put_arguments("main", step))
-    assert lives.check(saver.get_tuple(lives.config("main")), "main") == step
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_puts_interrupted_like_by_ctrl_c_are_whole_or_absent_and_disturb_no_other_thread(run_script, database, store):
+    run_script("interrupted.py", "memory://" if store == "memory" else database)

@@ -24,7 +24,9 @@ def archive(database, thread_id):
 
 
 def check_thread(saver, thread_id, steps):
-    assert [lives.check(found, thread_id) for found in saver.list(lives.config(thread_id))] == list(reversed(range(steps)))
+    assert [lives.check(found, thread_id) for found in saver.list(lives.config(thread_id))] == list(
+        reversed(range(steps))
+    )
 
 
 async def aput_steps(saver, thread_id, steps):

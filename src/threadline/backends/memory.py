@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ..errors import Conflict, NotFound
+from ..locks import renew_after_fork
 from .port import (
     Applied,
     Change,
@@ -32,8 +33,10 @@ Place = tuple[int, str, str]  # thread serial, namespace, checkpoint id
 class MemoryBackend:
     """Dicts under one lock; nothing survives the process."""
 
+    _lock: AbstractContextManager[Any]
+
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        renew_after_fork(self)
         self._threads: dict[str, ThreadRow] = {}
         self._serial = 0
         # By thread, then namespace: the ids in order, so that the newest is the last.
@@ -63,7 +66,8 @@ class MemoryBackend:
             refuse_if_closed(thread, change)
         if thread is None or thread.status == "deleted":
             if change.joins is None:
-                return None
+                # The thread will be new, in a new pool: nothing that was left out is there.
+                return None if change.stamp is None else Stale((0, 0))
             thread = self._alive(change.joins)
             if thread is None:
                 raise NotFound(f"there is no thread {change.joins!r}")

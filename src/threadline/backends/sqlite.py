@@ -163,7 +163,7 @@ class SqliteConnections:
         if self._closed:
             raise Closed("this saver was closed; open a new one with threadline.connect()")
         if self._writer is None:
-            with self._lock:
+            with self._lock, translated(self.path):
                 if self._writer is None:
                     connection = self._given or self._connect()
                     self._prepare(connection)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from contextlib import suppress
-from typing import Generic, TypeVar
+from contextlib import AbstractContextManager, suppress
+from typing import Any, Generic, TypeVar
+
+from ..locks import renew_after_fork
 
 __all__ = ["BoundedCache"]
 
@@ -17,11 +18,13 @@ V = TypeVar("V")
 class BoundedCache(Generic[K, V]):
     """Values by key, within a bound in bytes; safe for any number of OS threads."""
 
+    _lock: AbstractContextManager[Any]
+
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
-        self._lock = threading.Lock()
+        renew_after_fork(self)
 
     def get(self, key: K) -> V | None:
         entry = self._entries.get(key)

@@ -67,6 +67,8 @@ class PreparedPut(_Prepared):
     roots: Roots | None = None
     parent: Roots | None = None
     parent_is_known: bool = False
+    # The parent itself, when it is part of the same batch.
+    sibling: PreparedPut | None = None
     # Channels that keep the parent's root if it has this version.
     inherits: Collection[str] = ()
     _settled: Roots | None = None
@@ -78,7 +80,9 @@ class PreparedPut(_Prepared):
             versions, refs = self.roots
             if self.parent is not None:
                 there, since = self.parent.refs, self.parent.versions
-                kept = {name: there[name] for name in self.inherits if name in there and since[name] == versions[name]}
+                kept = {
+                    name: there[name] for name in self.inherits if name in there and since.get(name) == versions[name]
+                }
                 refs = {**refs, **kept} if kept else refs
             self._settled = Roots(versions, refs)
         return self._settled
@@ -188,9 +192,10 @@ def _find_parent(tools: Tools, put: PreparedPut, siblings: Mapping[tuple[str, st
     if parent is None:
         put.parent_is_known = True
         return
-    sibling = siblings.get((thread_id, namespace, parent))
-    if sibling is not None and sibling.parent_is_known:
-        put.parent, put.parent_is_known = sibling.settled(), True
+    put.sibling = siblings.get((thread_id, namespace, parent))
+    if put.sibling is not None:
+        if put.sibling.parent_is_known:
+            put.parent, put.parent_is_known = put.sibling.settled(), True
         return
     remembered = tools.roots.get((thread_id, namespace, parent))
     if remembered is not None and remembered[0] == put.stamp:
@@ -201,6 +206,10 @@ async def _read_parent(backend: Backend, tools: Tools, put: PreparedPut) -> None
     """Read the parent when memory had none; a parent that never arrived is no error."""
     if put.parent_is_known:
         return
+    put.parent_is_known = True
+    if put.sibling is not None:
+        put.parent = put.sibling.settled()
+        return
     thread_id, namespace, parent = put.place
     found = await backend.find(thread_id, namespace, parent, with_writes=False)
     if found is not None:
@@ -209,7 +218,6 @@ async def _read_parent(backend: Backend, tools: Tools, put: PreparedPut) -> None
         if put.stamp is None:
             put.stamp = stamp
         tools.see(thread_id, stamp)
-    put.parent_is_known = True
 
 
 async def _claim_pool(backend: Backend, tools: Tools, one: PreparedPut | PreparedWrites, now: float) -> None:

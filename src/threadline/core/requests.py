@@ -69,6 +69,9 @@ def check_checkpoint(checkpoint: Any) -> None:
     for key in ("channel_versions", "channel_values", "versions_seen"):
         if not _is_mapping(checkpoint.get(key, {})):
             raise InvalidRequest(f"the checkpoint's {key!r} must be a dict")
+    for name in checkpoint.get("channel_values", ()):
+        if not isinstance(name, str):
+            raise InvalidRequest(f"a channel's name must be text, not {name!r}")
     v = checkpoint.get("v", 1)
     if isinstance(v, bool) or v not in KNOWN_FORMAT_VERSIONS:
         raise InvalidRequest(f"checkpoint format v={v!r} is unknown; this version knows 1 to 4")

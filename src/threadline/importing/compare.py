@@ -23,9 +23,7 @@ from .transcode import Cipher, TransferCodec
 
 __all__ = ["Comparison", "Wanted", "WantedWrite", "compare", "wanted_from"]
 
-_STANDARD_KEYS = frozenset(
-    ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")
-)
+_STANDARD_KEYS = frozenset(("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"))
 
 
 class WantedWrite(NamedTuple):

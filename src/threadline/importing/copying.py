@@ -23,7 +23,7 @@ from ..core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare
 from ..core.reading import Read, read_one
 from ..core.requests import Place
 from ..core.tools import Tools
-from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotSerializable, ThreadlineError
+from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotSerializable
 from .compare import Comparison, Wanted, WantedWrite, compare, wanted_from
 from .source import SourceCheckpoint, SourceKey, SqliteSource
 from .transcode import Cipher, TransferCodec, check_tag
@@ -31,10 +31,10 @@ from .transcode import Cipher, TransferCodec, check_tag
 __all__ = ["Counts", "ImportReport", "import_sqlite"]
 
 _BATCH_CHECKPOINTS = 32
-_BATCH_BYTES = 8_000_000
+_BATCH_BYTES = 16_000_000
 _PAGE = 500
-# What is wrong with one row; everything else ends the import.
-_PROBLEMS = (Conflict, Corrupt, InvalidRequest, NotAllowed, NotSerializable)
+# What can be wrong with one row; everything else ends the import.
+_PROBLEMS = (Corrupt, InvalidRequest, NotAllowed, NotSerializable)
 
 
 @dataclass(slots=True)
@@ -128,103 +128,97 @@ class _Import:
         report.bytes_before, report.orphan_writes = totals.content_bytes, totals.orphans
         for thread_id in self.source.threads():
             report.threads += 1
-            keys = self.source.keys(thread_id)
             try:
-                self._import_thread(thread_id, keys, totals.checkpoints)
-            except _PROBLEMS as problem:
-                report.problems.append(f"thread {thread_id!r}: {problem}")
+                self._import_thread(thread_id, totals.checkpoints)
+            except Conflict as conflict:
+                # Archived in the store, say: the other threads do not suffer for it.
+                report.problems.append(f"thread {thread_id!r}: {conflict}")
         summary = self.engine.run(lambda backend: backend.summary(time.time()))
         report.bytes_after = summary.chunk_bytes + summary.row_bytes
         return report
 
-    def _import_thread(self, thread_id: str, keys: Sequence[SourceKey], total: int) -> None:
+    def _import_thread(self, thread_id: str, total: int) -> None:
+        keys = self.source.keys(thread_id)
         held = self.engine.run(lambda backend: _held_keys(backend, thread_id))
         has_gone_on = bool(held - {CheckpointKey(key.namespace, key.id) for key in keys})
         for batch in _batches(keys):
             self._import_batch(self.source.checkpoints(thread_id, batch), held, has_gone_on)
             self.done += len(batch)
             if self.progress is not None:
+                # The source may have grown since it was counted.
                 self.progress(min(self.done, total), total)
 
     def _import_batch(self, batch: Sequence[SourceCheckpoint], held: set[CheckpointKey], has_gone_on: bool) -> None:
-        written: list[Wanted] = []
-        prepared: list[PreparedPut | PreparedWrites] = []
+        steps: list[_Step] = []
         for found in batch:
+            is_held = CheckpointKey(found.namespace, found.id) in held
             try:
-                wanted = wanted_from(found, self._codec, self.cipher)
-                there = self._stored(wanted) if CheckpointKey(found.namespace, found.id) in held else None
-                parts = self._prepare(wanted, compare(wanted, there, self.tools), has_gone_on)
+                steps.append(self._step(found, is_held, has_gone_on))
             except _PROBLEMS as problem:
                 self.report.problems.append(f"{found.name}: {problem}")
-                continue
-            if parts:
-                written.append(wanted)
-                prepared.extend(parts)
-        if not prepared:
-            return
-        _carry_each_chunk_once(prepared)
-        self.engine.run(lambda backend: put_all(backend, self.tools, prepared, time.time()))
-        for wanted in written:
-            self._verify(wanted, has_gone_on)
+        prepared = [one for step in steps for one in step.prepared]
+        if prepared:
+            _carry_each_chunk_once(prepared)
+            self.engine.run(lambda backend: put_all(backend, self.tools, prepared, time.time()))
+        for step in steps:
+            if not step.prepared or self._is_stored(step):
+                self._count(step)
 
-    @property
-    def _codec(self) -> TransferCodec:
+    def _step(self, found: SourceCheckpoint, is_held: bool, has_gone_on: bool) -> _Step:
+        """What to put so that the store has what the source has of one checkpoint."""
         assert isinstance(self.tools.codec, TransferCodec)
-        return self.tools.codec
+        wanted = wanted_from(found, self.tools.codec, self.cipher)
+        lacks = compare(wanted, self._read(wanted) if is_held else None, self.tools)
+        step = _Step(wanted, lacks, keeps=has_gone_on or lacks.has_more_writes)
+        if lacks.is_absent or (lacks.is_different and not step.keeps):
+            versions = wanted.checkpoint.get("channel_versions", {})
+            config = wanted.config(wanted.parent)
+            step.prepared.append(prepare_put(self.tools, config, wanted.checkpoint, wanted.metadata, versions))
+        step.prepared.extend(_prepare_writes(self.tools, wanted, lacks.absent_writes, replaces=False))
+        if not step.keeps:
+            step.prepared.extend(_prepare_writes(self.tools, wanted, lacks.different_writes, replaces=True))
+        for one in step.prepared:
+            one.made_at = wanted.made_at
+        return step
 
-    def _stored(self, wanted: Wanted) -> Read | None:
+    def _read(self, wanted: Wanted) -> Read | None:
         place = Place(wanted.thread_id, wanted.namespace, wanted.id)
         return self.engine.run(lambda backend: read_one(backend, self.tools, place))
 
-    def _prepare(
-        self, wanted: Wanted, comparison: Comparison, has_gone_on: bool
-    ) -> list[PreparedPut | PreparedWrites]:
-        """What to put so that the store has what the source has; counts it."""
-        keeps = has_gone_on or comparison.has_more_writes
-        prepared: list[PreparedPut | PreparedWrites] = []
-        if comparison.is_absent or (comparison.is_different and not keeps):
-            versions = wanted.checkpoint.get("channel_versions", {})
-            config = wanted.config(wanted.parent)
-            prepared.append(prepare_put(self.tools, config, wanted.checkpoint, wanted.metadata, versions))
-        prepared.extend(_prepare_writes(self.tools, wanted, comparison.absent_writes, replaces=False))
-        if not keeps:
-            prepared.extend(_prepare_writes(self.tools, wanted, comparison.different_writes, replaces=True))
-        for one in prepared:
-            one.made_at = wanted.made_at
-        self._count(wanted, comparison, keeps)
-        return prepared
+    def _is_stored(self, step: _Step) -> bool:
+        """Read back what was put, and note where it is not what the source has."""
+        wanted = step.wanted
+        lacks = compare(wanted, self._read(wanted), self.tools)
+        is_whole = not lacks.is_absent and not lacks.absent_writes
+        if is_whole and (lacks.is_same or step.keeps or lacks.has_more_writes):
+            return True
+        self.report.problems.append(
+            f"thread {wanted.thread_id!r}, checkpoint {wanted.id}: what was read back is not what the source has"
+        )
+        return False
 
-    def _count(self, wanted: Wanted, comparison: Comparison, keeps: bool) -> None:
-        checkpoints, writes = self.report.checkpoints, self.report.writes
-        different = len(comparison.different_writes)
-        if comparison.is_absent:
-            checkpoints.copied += 1
-        elif not comparison.is_different:
-            checkpoints.present += 1
-        elif keeps:
-            checkpoints.kept += 1
-        else:
-            checkpoints.renewed += 1
-        writes.copied += len(comparison.absent_writes)
-        writes.present += len(wanted.writes) - len(comparison.absent_writes) - different
-        if keeps:
-            writes.kept += different
-        else:
-            writes.renewed += different
+    def _count(self, step: _Step) -> None:
+        lacks, checkpoints, writes = step.lacks, self.report.checkpoints, self.report.writes
+        checkpoints.copied += lacks.is_absent
+        checkpoints.present += not lacks.is_absent and not lacks.is_different
+        checkpoints.renewed += lacks.is_different and not step.keeps
+        checkpoints.kept += lacks.is_different and step.keeps
+        absent, different = len(lacks.absent_writes), len(lacks.different_writes)
+        writes.copied += absent
+        writes.present += len(step.wanted.writes) - absent - different
+        writes.renewed += 0 if step.keeps else different
+        writes.kept += different if step.keeps else 0
 
-    def _verify(self, wanted: Wanted, has_gone_on: bool) -> None:
-        """Read back what was put, and say where it is not what the source has."""
-        try:
-            comparison = compare(wanted, self._stored(wanted), self.tools)
-        except ThreadlineError as damage:
-            self.report.problems.append(str(damage))
-            return
-        if has_gone_on or comparison.has_more_writes:
-            comparison = replace(comparison, is_different=False, different_writes=[])
-        if not comparison.is_same:
-            self.report.problems.append(
-                f"thread {wanted.thread_id!r}, checkpoint {wanted.id}: what was read back is not what the source has"
-            )
+
+@dataclass(slots=True)
+class _Step:
+    """One checkpoint on its way: what the store lacks of it, and what is put."""
+
+    wanted: Wanted
+    lacks: Comparison
+    # Whether what differs is left as the store has it, because the thread went on there.
+    keeps: bool
+    prepared: list[PreparedPut | PreparedWrites] = field(default_factory=list)
 
 
 def _prepare_writes(

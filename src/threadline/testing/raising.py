@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
 
-__all__ = ["Refusal", "refused"]
+__all__ = ["refused"]
 
 
-class Refusal:
-    """The error that a block raised, once it has."""
+class refused:
+    """A block that must raise one of these errors; it is kept as `error`."""
 
-    error: Any = None
+    def __init__(self, *kinds: type[Exception]) -> None:
+        self.kinds = kinds
+        self.error: BaseException | None = None
 
+    def __enter__(self) -> refused:
+        return self
 
-@contextmanager
-def refused(*kinds: type[Exception]) -> Iterator[Refusal]:
-    """A block that must raise one of these errors."""
-    refusal = Refusal()
-    try:
-        yield refusal
-    except kinds as error:
-        refusal.error = error
-        return
-    raise AssertionError(f"nothing was raised where {' or '.join(kind.__name__ for kind in kinds)} was promised")
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None:
+            promised = " or ".join(kind.__name__ for kind in self.kinds)
+            raise AssertionError(f"nothing was raised where {promised} was promised")
+        self.error = error
+        return isinstance(error, self.kinds)

@@ -103,9 +103,9 @@ async def test_a_batch_is_stored_whole_or_not_at_all(saver: Half, thread: str) -
 
 async def test_a_batch_replaces_what_was_there(saver: Half, thread: str) -> None:
     configs = await saver.put_many(_chain(place(thread), 3))
+    parents = [place(thread), *configs]
     again = [
-        (place(thread, id_of(configs[at - 1]) if at else None), checkpoint({"n": -at}, id=id_of(config)), _LOOP, {"n": 1})
-        for at, config in enumerate(configs)
+        (parents[at], checkpoint({"n": -at}, id=id_of(config)), _LOOP, {"n": 1}) for at, config in enumerate(configs)
     ]
     assert await saver.put_many(again) == configs
     found = await everything(saver, place(thread))

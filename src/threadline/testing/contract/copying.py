@@ -184,9 +184,9 @@ async def test_a_pruned_thread_goes_on(saver: Half, thread: str) -> None:
     for turn in range(4):
         last = await put(saver, last, {"words": _words(40 - turn * 5), "turn": turn})
         await saver.prune([thread])
-        last = await put(saver, last, {"words": _words(40 - turn * 5) + ["more"], "turn": turn})
+        last = await put(saver, last, {"words": [*_words(40 - turn * 5), "more"], "turn": turn})
         await saver.clear_cache()
-        assert await values_at(saver, last) == {"words": _words(40 - turn * 5) + ["more"], "turn": turn}
+        assert await values_at(saver, last) == {"words": [*_words(40 - turn * 5), "more"], "turn": turn}
     back = await put(saver, last, {"words": _words(40)})
     await saver.clear_cache()
     assert await values_at(saver, back) == {"words": _words(40)}

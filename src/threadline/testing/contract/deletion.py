@@ -138,10 +138,9 @@ async def test_the_checkpoints_of_runs_are_deleted_in_every_thread(saver: Half, 
         first = await put(saver, place(name), {"words": _words(20)}, run_id=kept)
         doomed = await put(saver, first, {"words": _words(21)}, run_id=run)
         await saver.put_writes(doomed, [("a", 1)], "task")
-        inner = await put(saver, place(name), {"words": _words(3)}, run_id=run, ns="child:1")
-        last = await put(saver, doomed, {"words": _words(22)}, run_id=f"{thread}-third")
+        await put(saver, place(name), {"words": _words(3)}, run_id=run, ns="child:1")
+        await put(saver, doomed, {"words": _words(22)}, run_id=f"{thread}-third")
 
-        assert inner and last
     await saver.delete_for_runs([run, f"{thread}-unknown"])
 
     for name in names:

@@ -19,7 +19,10 @@ _PEOPLE: dict[str, dict[str, Any]] = {
         "step": 1, "source": "loop", "run_id": "run-2", "age": 40, "plan": "free", "score": -2.0, "is_new": False,
         "user-name": "bob", "org": {"team": "core"}, "address": {"city": {"name": "Köln"}}, "tags": ["a", "b"],
     },
-    "cyd": {"step": 2, "source": "loop", "run_id": "run-2", "age": None, "plan": "", "score": 0, "note": "it's \"so\" 100%"},
+    "cyd": {
+        "step": 2, "source": "loop", "run_id": "run-2", "age": None, "plan": "", "score": 0,
+        "note": "it's \"so\" 100%",
+    },
     "dan": {"step": 3, "source": "fork", "age": "40", "plan": "Pro", "tags": []},
 }  # fmt: skip
 

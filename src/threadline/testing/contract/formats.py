@@ -88,7 +88,7 @@ async def test_the_next_version_is_of_the_same_kind_and_later(saver: Half, threa
     assert next_version(first) == 2
     assert next_version(41) == 42
     assert next_version(1.5) == 2.5
-    for text in (f"{9:032d}.{0.25:016f}", "99", str(uuid.UUID(int=1)), str(uuid.uuid1())):
+    for text in (f"{9:032d}.{0.25:016f}", "099", str(uuid.UUID(int=1)), str(uuid.uuid1())):
         later = next_version(text)
         assert type(later) is str
         assert max(later, text) == later != text

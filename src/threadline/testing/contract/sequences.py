@@ -64,7 +64,9 @@ async def test_a_list_grows_item_by_item(saver: Half, thread: str) -> None:
         items.append(_medium(at) if at % 3 else _small(at))
         config = await put(saver, config, {"items": items})
     found = await everything(saver, place(thread))
-    assert [one.checkpoint["channel_values"]["items"] for one in found] == [items[:count] for count in range(140, 0, -1)]
+    assert [one.checkpoint["channel_values"]["items"] for one in found] == [
+        items[:count] for count in range(140, 0, -1)
+    ]
 
 
 async def test_a_list_shrinks_from_either_end(saver: Half, thread: str) -> None:
@@ -123,7 +125,9 @@ async def test_a_list_changed_in_place_is_stored_as_it_is_at_each_put(saver: Hal
 async def test_a_list_turns_into_something_else_and_back(saver: Half, thread: str) -> None:
     items = [_medium(at) for at in range(80)]
     as_dict = {str(at): item for at, item in enumerate(items)}
-    await _check(saver, thread, [items, tuple(items), as_dict, items, None, "text", items, {}, [], [[]], [items], items])
+    await _check(
+        saver, thread, [items, tuple(items), as_dict, items, None, "text", items, {}, [], [[]], [items], items]
+    )
 
 
 async def test_dicts_of_every_length_keep_their_order(saver: Half, thread: str) -> None:

@@ -6,7 +6,7 @@ import copy
 
 from ...errors import Closed
 from ..half import Half
-from ..making import everything, id_of, ids_of, place, put, values_at
+from ..making import checkpoint, everything, id_of, ids_of, place, put, values_at
 from ..raising import refused
 from .marks import two_savers
 
@@ -148,7 +148,7 @@ async def test_a_closed_saver_refuses_every_use(saver: Half, thread: str) -> Non
     for use in (
         lambda: put(saver, config, {"a": 2}),
         lambda: saver.put_writes(config, [("a", 1)], "task"),
-        lambda: saver.put_many([(config, {"id": "1", "ts": "", "channel_versions": {}}, {}, {})]),
+        lambda: saver.put_many([(config, checkpoint({}), {}, {})]),
         lambda: saver.get_tuple(config),
         lambda: saver.get(config),
         lambda: everything(saver, config),

@@ -152,4 +152,8 @@ async def test_forks_beside_deletions_of_their_family_stay_whole(saver: Half, th
     await saver.together(*[partial(family, at) for at in range(4)])
 
     await saver.clear_cache()
-    assert [len(one.checkpoint["channel_values"]["words"]) for one in await everything(saver, place(thread))] == [22, 21, 20]
+    assert [len(one.checkpoint["channel_values"]["words"]) for one in await everything(saver, place(thread))] == [
+        22,
+        21,
+        20,
+    ]

@@ -1,0 +1,10 @@
+"""`python -m threadline`."""
+
+from __future__ import annotations
+
+import sys
+
+from threadline.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""`threadline import`: threads of LangGraph's own saver, brought into a store."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Annotated, Optional
+
+import typer
+
+from ..importing import Counts, ImportReport, import_sqlite
+from .output import AsJson, complain, one_line, print_facts, print_json, progress_bar, readable_bytes, without_password
+
+__all__ = ["import_threads"]
+
+_MOST_PROBLEMS = 20
+
+
+def import_threads(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="The database of langgraph-checkpoint-sqlite, such as sqlite:///old.db."),
+    ],
+    to: Annotated[
+        Optional[str],  # noqa: UP045 (typer reads this at run time, on Python 3.10 too)
+        typer.Option("--to", metavar="TARGET", help="The store to fill; the same file unless given."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the threads of LangGraph's SQLite saver into a store, and verify them.
+
+    LangGraph's tables are only read. Run it again to continue after a stop, or to add what is new.
+    """
+    # The store would say that LangGraph's threads are not imported, and how large some are.
+    logging.getLogger("threadline").setLevel(logging.ERROR)
+    try:
+        with progress_bar("importing") as progress:
+            report = import_sqlite(source, to, progress=progress)
+    except KeyboardInterrupt:
+        complain("stopped; run the same command again to continue")
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json({**dataclasses.asdict(report), "is_complete": report.is_complete})
+    else:
+        print_facts(_facts(source, to, report))
+    for problem in report.problems[:_MOST_PROBLEMS]:
+        complain(one_line(Exception(problem)))
+    if len(report.problems) > _MOST_PROBLEMS:
+        complain(f"and {len(report.problems) - _MOST_PROBLEMS} more like these; --json lists them all")
+    if not report.is_complete:
+        raise typer.Exit(1)
+
+
+def _facts(source: str, to: str | None, report: ImportReport) -> list[tuple[str, str]]:
+    before, after = report.bytes_before, report.bytes_after
+    facts = [
+        ("from", without_password(source)),
+        ("to", without_password(to or source)),
+        ("threads", f"{report.threads:,}"),
+        ("checkpoints", _told(report.checkpoints)),
+        ("pending writes", _told(report.writes)),
+    ]
+    if report.orphan_writes:
+        facts.append(("", f"{report.orphan_writes:,} of checkpoints that were never stored: left out"))
+    verified = report.checkpoints.total + report.writes.total - report.checkpoints.kept - report.writes.kept
+    facts.append(("verified", f"{verified:,} read back and the same as in the source"))
+    ratio = f", {before / after:,.1f} times less" if 0 < after < before else ""
+    facts.append(("bytes before", f"{before:,} ({readable_bytes(before)}) in LangGraph's tables"))
+    facts.append(("bytes after", f"{after:,} ({readable_bytes(after)}) in Threadline's{ratio}"))
+    return facts
+
+
+def _told(counts: Counts) -> str:
+    parts = [f"{counts.copied:,} copied", f"{counts.present:,} there already"]
+    if counts.renewed:
+        parts.append(f"{counts.renewed:,} renewed, newer in the source")
+    if counts.kept:
+        parts.append(f"{counts.kept:,} left alone, because their thread has gone on in the store")
+    return f"{counts.total:,} ({', '.join(parts)})"
