@@ -17,11 +17,14 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info
 CREATED := $(VENV)/.created-$(VERSION)
 FOR_USE := $(VENV)/.installed-for-use
 FOR_DEV := $(VENV)/.installed-for-development
+OLD     := $(VENV)-oldest
+FOR_OLD := $(OLD)/.installed-$(VERSION)
+OLDEST_TESTS := tests/test_conformance.py tests/langgraph/test_graph_agents.py tests/langgraph/test_graph_resume.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak bench lint format clean
+.PHONY: help demo test oldest soak bench lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -29,8 +32,12 @@ help: ## show this list
 demo: $(FOR_USE) ## an agent is killed, resumes, asks, travels and branches, in a few seconds
 	@$(RUN) -m threadline demo $(ARGS)
 
-test: lint ## what a change must pass: lint, types, then the tests
+test: lint oldest ## what a change must pass: lint, types, then the tests
 	@$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+oldest: $(FOR_OLD) ## the adapter's tests on the oldest LangGraph of the declared range
+	@echo "On the oldest langgraph-checkpoint of the declared range:"
+	@$(OLD)/bin/python -m pytest -q -n $(WORKERS) $(OLDEST_TESTS)
 
 soak: $(FOR_DEV) ## the long runs of crashes and races, left out of `make test`
 	@$(RUN) -m pytest -m soak -n $(WORKERS) $(ARGS)
@@ -48,7 +55,7 @@ format: $(FOR_DEV) ## mend what ruff can mend
 	@$(RUN) -m ruff format .
 
 clean: ## remove the environment, caches and builds
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(OLD) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(FOR_USE): $(CREATED) pyproject.toml constraints.txt
@@ -61,6 +68,16 @@ $(FOR_DEV): $(CREATED) pyproject.toml constraints.txt
 	@echo "Installing threadline[dev,langgraph,pandas] into $(VENV) (a minute or two, the first time) ..."
 	@$(INSTALL) -e '.[dev,langgraph,pandas]'
 	@touch $(FOR_USE) $@
+
+$(FOR_OLD): pyproject.toml constraints-oldest.txt
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	    { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "Installing the oldest LangGraph of the declared range into $(OLD) ..."
+	@$(PYTHON) -m venv --clear $(OLD)
+	@$(OLD)/bin/python -m pip --disable-pip-version-check --no-input install -qq --progress-bar off \
+	    -c constraints-oldest.txt -e '.[langgraph]' langgraph langgraph-checkpoint-conformance \
+	    langgraph-checkpoint-sqlite aiosqlite pytest pytest-xdist
+	@touch $@
 
 # A failed `venv` leaves a folder that looks alive; only the stamp says that it was finished.
 $(CREATED):

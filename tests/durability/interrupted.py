@@ -58,7 +58,7 @@ def keep_writing(saver, name, is_over, written, errors):
         step += 1
 
 
-def interrupted_puts(saver):
+def interrupted_puts(saver, errors):
     """How many puts of the main thread were interrupted, and the last step that was not."""
     interrupts, interrupted, step = Interrupts(), 0, 0
     deadline = time.monotonic() + SECONDS
@@ -70,6 +70,10 @@ def interrupted_puts(saver):
             step += 1
         except Interrupted:
             interrupted += 1
+        except threadline.ThreadlineError as error:
+            errors.append(error)
+            break
+    interrupts.disarm()
     return interrupted, step
 
 
@@ -83,7 +87,7 @@ def main():
     ]
     for other in others:
         other.start()
-    interrupted, step = interrupted_puts(saver)
+    interrupted, step = interrupted_puts(saver, errors)
     is_over.set()
     for other in others:
         other.join()

@@ -110,8 +110,3 @@ def test_what_was_put_is_seen_by_every_saver_at_once(connect, url, half):
         half.call(savers[step % 6], "put", *lives.put_arguments("t", step))
         for saver in savers:
             assert lives.check(half.call(saver, "get_tuple", lives.config("t")), "t") == step
-
-
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_puts_interrupted_like_by_ctrl_c_are_whole_or_absent_and_disturb_no_other_thread(run_script, database, store):
-    run_script("interrupted.py", "memory://" if store == "memory" else database)

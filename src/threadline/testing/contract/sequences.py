@@ -125,9 +125,8 @@ async def test_a_list_changed_in_place_is_stored_as_it_is_at_each_put(saver: Hal
 async def test_a_list_turns_into_something_else_and_back(saver: Half, thread: str) -> None:
     items = [_medium(at) for at in range(80)]
     as_dict = {str(at): item for at, item in enumerate(items)}
-    await _check(
-        saver, thread, [items, tuple(items), as_dict, items, None, "text", items, {}, [], [[]], [items], items]
-    )
+    others: list[Any] = [tuple(items), as_dict, None, "text", {}, [], [[]], [items]]
+    await _check(saver, thread, [items, *(state for other in others for state in (other, items))])
 
 
 async def test_dicts_of_every_length_keep_their_order(saver: Half, thread: str) -> None:

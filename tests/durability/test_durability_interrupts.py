@@ -1,0 +1,114 @@
+"""Ctrl-C at any moment: in a notebook the saver lives on, so an interrupted call must leave it usable."""
+
+import threading
+import time
+
+import lives
+import pytest
+
+from threadline.backends.group import GroupCommit
+from threadline.backends.sqlite import SqliteConnections
+
+MOMENTS = [
+    (GroupCommit, "run", "before"),
+    (GroupCommit, "run", "after"),
+    (GroupCommit, "_commit", "before"),
+    (GroupCommit, "_commit", "after"),
+    (GroupCommit, "_attempt", "before"),
+    (GroupCommit, "_attempt", "after"),
+    (SqliteConnections, "_begin", "before"),
+    (SqliteConnections, "_begin", "after"),
+]
+
+
+IDS = [f"{when} {owner.__name__}.{method}" for owner, method, when in MOMENTS]
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Raises KeyboardInterrupt in the main thread, once, where a method of these objects begins or ends."""
+
+    def arrange(targets, owner, method, when):
+        original, pending = getattr(owner, method), [KeyboardInterrupt()]
+
+        def strike(moment, target):
+            is_main = threading.current_thread() is threading.main_thread()
+            if moment == when and pending and is_main and target in targets:
+                raise pending.pop()
+
+        def interrupted(self, *args, **kwargs):
+            strike("before", self)
+            result = original(self, *args, **kwargs)
+            strike("after", self)
+            return result
+
+        monkeypatch.setattr(owner, method, interrupted)
+
+    return arrange
+
+
+class MainFirst:
+    """A lock that other threads get only when the main thread has had it."""
+
+    def __init__(self):
+        self.lock, self.had_it = threading.Lock(), threading.Event()
+
+    def __enter__(self):
+        if threading.current_thread() is not threading.main_thread():
+            self.had_it.wait(10)
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+        self.had_it.set()
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=IDS)
+def test_an_interrupted_put_leaves_a_saver_and_a_file_that_can_be_written(connect, database, interrupt, moment):
+    saver, other = connect(database, timeout=1.0), connect(database, timeout=1.0)
+    saver.put(*lives.put_arguments("t", 0))
+    interrupt((saver._engine._group, saver._engine._connections), *moment)
+    with pytest.raises(KeyboardInterrupt):
+        saver.put(*lives.put_arguments("t", 1))
+    saver.put(*lives.put_arguments("t", 1))
+    other.put(*lives.put_arguments("t", 2))
+    saver.put(*lives.put_arguments("t", 3))
+    assert [lives.check(found, "t") for found in other.list(lives.config("t"))] == [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=IDS)
+def test_puts_in_the_group_of_an_interrupted_one_are_stored_or_told(connect, database, interrupt, moment):
+    """The main thread commits for four others when it is interrupted: nobody waits for ever or is told a lie."""
+    saver, other = connect(database, timeout=1.0), connect(database, timeout=1.0)
+    saver.put(*lives.put_arguments("t", 0))
+    group, outcomes = saver._engine._group, {}
+    group._turn = MainFirst()
+
+    def put(name):
+        try:
+            outcomes[name] = saver.put(*lives.put_arguments(name, 0))
+        except Exception as error:
+            outcomes[name] = error
+
+    waiting = [threading.Thread(target=put, args=(f"waiting-{n}",), daemon=True) for n in range(4)]
+    for thread in waiting:
+        thread.start()
+    while len(group._waiting) < 4:
+        time.sleep(0.001)
+    interrupt((group, saver._engine._connections), *moment)
+    with pytest.raises(KeyboardInterrupt):
+        saver.put(*lives.put_arguments("t", 1))
+    group._turn.had_it.set()
+    for thread in waiting:
+        thread.join(10)
+    assert len(outcomes) == 4
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, Exception):
+            assert "interrupted" in str(outcome)
+            saver.put(*lives.put_arguments(name, 0))
+        assert lives.check(other.get_tuple(lives.config(name)), name) == 0
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_interrupts_at_random_moments_lose_nothing_and_disturb_no_other_thread(run_script, database, store):
+    run_script("interrupted.py", "memory://" if store == "memory" else database)
