@@ -24,8 +24,8 @@ class SyncHalf(BaseCheckpointSaver):
     async def aput(self, *args):
         return self.saver.put(*args)
 
-    async def aput_writes(self, *args):
-        return self.saver.put_writes(*args)
+    async def aput_writes(self, *args, **options):
+        return self.saver.put_writes(*args, **options)
 
     async def aget_tuple(self, config):
         return self.saver.get_tuple(config)

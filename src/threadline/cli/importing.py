@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -22,14 +22,15 @@ def import_threads(
         typer.Argument(metavar="SOURCE", help="The database of langgraph-checkpoint-sqlite, such as sqlite:///old.db."),
     ],
     to: Annotated[
-        Optional[str],  # noqa: UP045 (typer reads this at run time, on Python 3.10 too)
+        str | None,
         typer.Option("--to", metavar="TARGET", help="The store to fill; the same file unless given."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the threads of LangGraph's SQLite saver into a store, and verify them.
+    """Copy the threads of LangGraph's SQLite saver into a store.
 
-    LangGraph's tables are only read. Run it again to continue after a stop, or to add what is new.
+    Everything is read back and compared. LangGraph's tables are only read. Run it again to continue after
+    a stop, or to add what is new.
     """
     # The store would say that LangGraph's threads are not imported, and how large some are.
     logging.getLogger("threadline").setLevel(logging.ERROR)

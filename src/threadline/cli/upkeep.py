@@ -17,7 +17,7 @@ __all__ = ["health", "setup", "stats"]
 
 
 def stats(url: Url, as_json: AsJson = False) -> None:
-    """Figures: threads, checkpoints, bytes stored and saved by sharing."""
+    """Show what a store holds, and what sharing saves."""
     _require_file(url)
     with connect(url, read_only=True) as saver:
         figures = saver.stats()
@@ -28,7 +28,10 @@ def stats(url: Url, as_json: AsJson = False) -> None:
 
 
 def health(url: Url, as_json: AsJson = False) -> None:
-    """Write, read and remove a record; the exit status is 1 when that fails."""
+    """Check that a store takes, returns and removes a record.
+
+    The exit status is 1 when it does not.
+    """
     _require_file(url)
     saver = connect(url, setup=False)
     try:

@@ -1,0 +1,78 @@
+"""Rules of this folder:
+
+- What is compared is `anatomy(value)` (codec_anatomy.py), never `==`, which forgives what must not be lost.
+- Registrations are for the whole process: each test gets the registry back as it found it.
+- Stores are `memory://` under a name of their own, or a SQLite file; both can be opened again.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+import uuid
+from pathlib import Path
+
+import codec_kinds
+import pytest
+
+import threadline
+from threadline.codec import Codec
+from threadline.codec.rules import registry
+
+
+@pytest.fixture(autouse=True)
+def _registry_as_it_was():
+    by_class, by_name = dict(registry.by_class), dict(registry.by_name)
+    yield
+    registry.by_class, registry.by_name = by_class, by_name
+    registry.generation += 1
+
+
+@pytest.fixture
+def ran():
+    """The notes of what classes of codec_kinds ran, emptied."""
+    codec_kinds.ran.clear()
+    return codec_kinds.ran
+
+
+@pytest.fixture
+def codec():
+    return Codec()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request, tmp_path):
+    if request.param == "memory":
+        return f"memory://{uuid.uuid4()}"
+    return f"sqlite:///{tmp_path / 'threads.db'}"
+
+
+@pytest.fixture
+def connect(url):
+    """Opens savers on the store of this test, each with nothing remembered."""
+    opened = []
+
+    def open_saver(**options):
+        opened.append(threadline.connect(url, **options))
+        return opened[-1]
+
+    yield open_saver
+    for saver in opened:
+        saver.close()
+
+
+@pytest.fixture
+def run_script(tmp_path):
+    """Runs a script in a new interpreter and gives what it printed."""
+    package_root = Path(threadline.__file__).resolve().parents[1]
+
+    def run(source, **environment):
+        search = [str(tmp_path), str(Path(__file__).parent), str(package_root), os.environ.get("PYTHONPATH", "")]
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search)), **environment}
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(source)], env=variables, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run

@@ -1,0 +1,243 @@
+"""Random histories: SQLite, memory and the model hold the same, whatever was done in whatever order.
+
+Two savers take turns on each store, so that what one remembers is changed behind its back by the other.
+"""
+
+import copy
+import os
+import tempfile
+import uuid
+from functools import partial
+
+import pytest
+from history_model import Model
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import threadline
+from threadline import Conflict, NotFound
+
+THREADS = ("a", "b")
+NAMESPACES = ("", "", "", "child:1")
+picks = st.integers(0, 10**6)
+
+
+def item(pick):
+    """Small ones stand in their leaf, others are chunks, a few are cut."""
+    if pick % 50 == 49:
+        return f"{pick} " * 9000
+    return {"at": pick, "text": "t" * (pick % 300)} if pick % 3 else pick
+
+
+def edited(words, kind, pick):
+    """A list after one of the edits that people make."""
+    at = pick % (len(words) + 1)
+    if kind == "append":
+        return words + [item(pick + each) for each in range(pick % 40)]
+    if kind == "insert":
+        return [*words[:at], item(pick), *words[at:]]
+    if kind == "replace":
+        return [*words[:at], item(pick), *words[at + 1 :]]
+    if kind == "trim":
+        return words[at % 7 :]
+    if kind == "cut":
+        return words[:at]
+    if kind == "reverse":
+        return words[::-1]
+    return (words * 2)[:400]
+
+
+EDITS = ("append", "append", "append", "insert", "replace", "trim", "cut", "reverse", "double")
+put = st.tuples(
+    st.just("put"),
+    st.sampled_from(THREADS),
+    st.sampled_from(NAMESPACES),
+    picks,  # which parent
+    st.sampled_from(EDITS),
+    picks,
+    st.sampled_from(("words", "words", "as dict", "nothing", "all")),  # what changes
+    st.booleans(),  # whether unchanged channels are left out of the values
+)
+put_again = st.tuples(st.just("put again"), picks)
+writes = st.tuples(st.just("writes"), picks, st.sampled_from(("t1", "t2")), st.lists(picks, max_size=3))
+rarely = st.one_of(
+    st.tuples(st.just("delete"), st.sampled_from(THREADS)),
+    st.tuples(st.just("copy"), st.sampled_from(THREADS), st.sampled_from(THREADS)),
+    st.tuples(st.just("prune"), st.sampled_from(THREADS)),
+    st.tuples(st.just("delete checkpoint"), picks),
+    st.tuples(st.just("delete runs"), st.sampled_from(("run-0", "run-1"))),
+    st.tuples(st.just("forget")),
+)
+histories = st.lists(st.one_of(put, put, put, put, put_again, writes, rarely), min_size=8, max_size=50)
+
+
+class Player:
+    """Plays one history on the model and on the savers of two stores, and compares."""
+
+    def __init__(self, stores):
+        self.stores = stores
+        self.model = Model()
+        self.made = []  # arguments of every put so far
+        self.turn = 0
+
+    def play(self, act):
+        self.turn += 1
+        getattr(self, "_" + act[0].replace(" ", "_"))(*act[1:])
+
+    def check(self):
+        expected = self.model.everything()
+        for savers in self.stores:
+            for saver in savers:
+                assert [told(found) for found in saver.list(None)] == expected
+            for row in expected:
+                # Alone, so that no chunk is at hand that another checkpoint brought.
+                saver.clear_cache()
+                assert told(saver.get_tuple(config(*row[:3]))) == row
+
+    def _put(self, thread, ns, pick, kind, at, changes, leave_out):
+        above = [one for one in self.made if one["thread"] == thread and one["ns"] == ns]
+        # Mostly one of the last, so that states grow; sometimes any, sometimes none.
+        among = above if pick % 7 == 0 else above[-3:]
+        parent = among[pick % len(among)] if above and pick % 11 else None
+        values = copy.deepcopy(parent["state"]) if parent else {"words": [item(pick + at) for at in range(20)], "n": 0}
+        versions = dict(parent["versions"]) if parent else {"words": 0, "n": 0}
+        changed = {"words", "n"} if parent is None or changes == "all" else {"words"} if changes != "nothing" else set()
+        words = values["words"]
+        if "words" in changed:
+            words = edited(list(words.values()) if isinstance(words, dict) else words, kind, at)
+            values["words"] = {str(each): word for each, word in enumerate(words)} if changes == "as dict" else words
+        values["n"] += "n" in changed
+        versions.update(dict.fromkeys(changed, self.turn))
+        self.made.append({
+            "thread": thread, "ns": ns, "id": f"{len(self.made):08d}", "parent": parent and parent["id"],
+            "state": values, "versions": versions, "new": {name: self.turn for name in changed},
+            "run": f"run-{self.turn % 4}", "leave_out": leave_out,
+        })  # fmt: skip
+        self._put_again(len(self.made) - 1)
+
+    def _put_again(self, pick):
+        if not self.made:
+            return
+        one = self.made[pick % len(self.made)]
+        place = one["thread"], one["ns"], one["parent"]
+        values = one["state"]
+        if one["leave_out"] and self.model.has(*place):
+            # The parent hands down what did not change.
+            values = {name: values[name] for name in one["new"]}
+        checkpoint = {
+            "v": 4, "id": one["id"], "ts": "2026-01-01", "versions_seen": {}, "updated_channels": None,
+            "channel_values": values, "channel_versions": one["versions"],
+        }  # fmt: skip
+        metadata = {"source": "loop", "step": 0, "run_id": one["run"]}
+
+        def act(saver):
+            try:
+                saver.put(config(*place), checkpoint, metadata, one["new"])
+            except Conflict as refusal:
+                if "put the checkpoint again" not in str(refusal):
+                    raise
+                saver.put(config(*place), checkpoint, metadata, one["new"])
+
+        expected = copy.deepcopy(values)
+        self._do(
+            lambda: self.model.put(
+                one["thread"], one["ns"], one["id"], one["parent"], expected, one["versions"], one["new"], one["run"]
+            ),
+            act,
+        )
+
+    def _writes(self, pick, task, values):
+        # One id ahead of what was put: writes may come before their checkpoint.
+        at = pick % (len(self.made) + 1)
+        known = self.made[at] if at < len(self.made) else {"thread": "a", "ns": "", "id": f"{at:08d}"}
+        place = known["thread"], known["ns"], known["id"]
+        pairs = [("__error__" if value % 4 == 0 else "words", item(value)) for value in values]
+        self._do(
+            lambda: self.model.put_writes(*place, task, pairs),
+            lambda saver: saver.put_writes(config(*place), pairs, task),
+        )
+
+    def _delete(self, thread):
+        self._do(lambda: self.model.delete_thread(thread), lambda saver: saver.delete_thread(thread))
+
+    def _copy(self, source, target):
+        if source != target:
+            self._do(lambda: self.model.copy_thread(source, target), lambda saver: saver.copy_thread(source, target))
+
+    def _prune(self, thread):
+        self._do(lambda: self.model.prune(thread), lambda saver: saver.prune([thread]))
+
+    def _delete_checkpoint(self, pick):
+        if self.made:
+            one = self.made[pick % len(self.made)]
+            place = one["thread"], one["ns"], one["id"]
+            self._do(
+                lambda: self.model.delete_checkpoint(*place), lambda saver: saver.delete_checkpoint(config(*place))
+            )
+
+    def _delete_runs(self, run):
+        self._do(lambda: self.model.delete_for_runs([run]), lambda saver: saver.delete_for_runs([run]))
+
+    def _forget(self):
+        for savers in self.stores:
+            self._on_duty(savers).clear_cache()
+
+    def _on_duty(self, savers):
+        return savers[self.turn // 3 % 2]
+
+    def _do(self, modelled, act):
+        """The same outcome everywhere: nothing, or the same error."""
+        expected = outcome(modelled)
+        for savers in self.stores:
+            saver = self._on_duty(savers)
+            assert outcome(partial(act, saver)) == expected
+
+
+def outcome(act):
+    try:
+        act()
+    except (Conflict, NotFound) as refusal:
+        return type(refusal)
+    return None
+
+
+def config(thread, ns, checkpoint_id):
+    named = {"thread_id": thread, "checkpoint_ns": ns}
+    return {"configurable": named if checkpoint_id is None else {**named, "checkpoint_id": checkpoint_id}}
+
+
+def told(found):
+    """A tuple in the terms of the model."""
+    place = found.config["configurable"]
+    checkpoint = found.checkpoint
+    return (
+        place["thread_id"],
+        place["checkpoint_ns"],
+        place["checkpoint_id"],
+        dict(checkpoint["channel_values"]),
+        checkpoint["channel_versions"],
+        found.metadata["run_id"],
+        found.parent_config and found.parent_config["configurable"]["checkpoint_id"],
+        found.pending_writes,
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"cache_bytes": 2000}], ids=["roomy", "cramped"])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(history=histories)
+def test_every_store_holds_what_the_model_holds(options, history):
+    with tempfile.TemporaryDirectory() as folder:
+        file, name = os.path.join(folder, "threads.db"), f"memory://{uuid.uuid4()}"
+        stores = [
+            [threadline.connect(name, **options) for _ in range(2)],
+            [threadline.connect(file, synchronous="OFF", **options) for _ in range(2)],
+        ]
+        player = Player(stores)
+        try:
+            for act in history:
+                player.play(act)
+            player.check()
+        finally:
+            for savers in stores:
+                for saver in savers:
+                    saver.close()

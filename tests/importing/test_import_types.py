@@ -1,0 +1,176 @@
+"""What LangGraph's stored forms become, without their classes, and what is read from them with the classes."""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+import decimal
+import ipaddress
+import pathlib
+import re
+import uuid
+import zoneinfo
+from typing import Any
+
+import numpy
+import pytest
+import travel_app
+from langchain_core import documents, messages
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Command, Interrupt, Send
+
+from threadline.codec.serializer import load_typed
+from threadline.codec.wire import Codec
+from threadline.errors import Corrupt, NotAllowed
+from threadline.importing.transcode import LANGCHAIN_FIELDS, Foreign, TransferCodec
+from threadline.langgraph.types import register_langgraph_types
+
+register_langgraph_types()
+LANGGRAPH = JsonPlusSerializer()
+TRIP = travel_app.start_of_booking()["trip"]
+
+STANDARD = [
+    {"none": None, "deep": [1, -(2**63), 2.5, float("inf"), True, "text \0", b"raw", {"k": []}]},
+    {1: "one", None: "none", (1, 2): "pair", 2.5: {b"k": 1}},
+    {1, 2, "three"},
+    frozenset({uuid.UUID(int=1)}),
+    {(1, 2), (3, (4, 5))},
+    collections.deque([1, 2]),
+    dt.datetime(2025, 3, 30, 2, 30, fold=1, tzinfo=dt.timezone(dt.timedelta(hours=5, minutes=30))),
+    [dt.date(2025, 1, 2), dt.time(9, 30, tzinfo=dt.timezone.utc), dt.timedelta(days=-1, microseconds=5)],
+    [zoneinfo.ZoneInfo("Europe/Paris"), dt.timezone(dt.timedelta(hours=1), "named")],
+    [uuid.UUID(int=9), decimal.Decimal("1.10"), re.compile("a.c", re.IGNORECASE)],
+    [pathlib.Path("/a/b"), ipaddress.ip_address("::1")],
+    [ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_interface("10.0.0.1/8")],
+]
+OBJECTS = [
+    HumanMessage("hello", id="1", name="ann", additional_kwargs={"when": dt.date(2025, 1, 2), "n": {1: 2}}),
+    AIMessage([{"type": "text", "text": "hi"}], id="2", tool_calls=[{"name": "f", "args": {"a": [1]}, "id": "c"}]),
+    AIMessage("spent", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}),
+    messages.AIMessageChunk("part", id="3"),
+    ToolMessage("done", tool_call_id="c", artifact={"raw": b"\x00\xc4", "set": {1}}, status="error"),
+    SystemMessage("be kind"),
+    ChatMessage("x", role="critic"),
+    RemoveMessage(id="9"),
+    documents.Document("page", metadata={"score": 0.5}, id="d"),
+    travel_app.Traveller("Ann", dt.date(1990, 2, 3), {"a"}),
+    travel_app.Offer("DB", decimal.Decimal("1.5")),
+    travel_app.Stop("Lyon", 3),
+    Interrupt({"ask": "sure?", "offer": travel_app.Offer("DB", decimal.Decimal(1))}, id="i"),
+    Command(update={"a": 1}, goto="b"),
+    _DeltaSnapshot([HumanMessage("hello", id="1")]),
+]
+KEPT = [
+    TRIP,
+    travel_app.Class.SECOND,
+    {travel_app.Class.SECOND},
+    Send("quote", {"trip": TRIP, "seat": travel_app.Class.FIRST}),
+    [travel_app.Traveller("Ann", dt.date(1990, 2, 3), {"a"}), TRIP],
+    Interrupt({"ask": travel_app.Class.FIRST}, id="i"),
+]
+
+
+def transcoded(value: Any) -> bytes:
+    """A value as the import stores it."""
+    codec = TransferCodec()
+    tag, content = LANGGRAPH.dumps_typed(value)
+    return codec.encode(codec.load(tag, content))
+
+
+@pytest.mark.parametrize("value", STANDARD + OBJECTS + KEPT, ids=lambda value: type(value).__name__)
+def test_what_is_read_is_what_the_original_bytes_would_give(value: Any) -> None:
+    original = load_typed(LANGGRAPH.dumps_typed(value), Codec())
+    found = Codec().decode(transcoded(value))
+    assert found == original
+    assert type(found) is type(original)
+
+
+@pytest.mark.parametrize("value", STANDARD + OBJECTS, ids=lambda value: type(value).__name__)
+def test_a_graph_that_goes_on_stores_the_same_bytes(value: Any) -> None:
+    content = transcoded(value)
+    assert Codec().encode(Codec().decode(content)) == content
+
+
+@pytest.mark.parametrize("value", OBJECTS[:4], ids=lambda value: type(value).__name__)
+def test_a_new_message_with_the_same_fields_has_the_same_bytes(value: Any) -> None:
+    # Without a dict whose keys LangGraph changes: what is packed is what the message holds.
+    if not value.additional_kwargs:
+        assert Codec().encode(value) == transcoded(value)
+
+
+def test_the_fields_of_langchains_classes_are_known() -> None:
+    for stored, fields in LANGCHAIN_FIELDS.items():
+        module, _, name = stored.partition(":")
+        cls = getattr(__import__(module, fromlist=[name]), name)
+        assert cls.model_fields.keys() == fields, stored
+
+
+def test_a_message_with_fields_of_its_own_keeps_them() -> None:
+    message = HumanMessage("hello", id="1", mood="gay")
+    content = transcoded(message)
+    assert Codec().decode(content) == load_typed(LANGGRAPH.dumps_typed(message), Codec())
+    assert Codec().decode(content).mood == "gay"
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        numpy.arange(6, dtype="<i4").reshape(2, 3),
+        numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3)),
+        numpy.arange(20)[::3],
+        numpy.array([], dtype="float32"),
+    ],
+)
+def test_arrays_keep_their_layout_and_their_bytes(array: Any) -> None:
+    content = transcoded({"a": [array]})
+    [found] = Codec().decode(content)["a"]
+    assert (found == array).all()
+    assert (found.dtype, found.shape) == (array.dtype, array.shape)
+    assert found.flags.c_contiguous or array.flags.f_contiguous
+    assert Codec().encode({"a": [found]}) == content
+
+
+def test_a_class_that_is_missing_where_it_is_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    values = [TRIP, [Send("n", {"x": TRIP})], travel_app.Traveller("Ann", TRIP), {"a": (Interrupt(TRIP),)}]  # type: ignore[arg-type]
+    contents = [transcoded(value) for value in values]
+    monkeypatch.delitem(sys.modules, "travel_app")
+    for content in contents:
+        with pytest.raises(NotAllowed, match=r"travel_app:\w+ is unknown here"):
+            Codec().decode(content)
+
+
+def test_what_cannot_be_built_here_is_kept_for_where_it_can() -> None:
+    codec = TransferCodec()
+    windows = b"\xc7" + bytes([len(parts := b"\x93\xa7pathlib\xabWindowsPath\x91\xa3C:\\")]) + b"\x01" + parts
+    found = codec.load("msgpack", b"\x91" + windows)
+    assert found == [Foreign(1, parts)]
+    assert codec.encode(found) == b"\x91" + windows
+
+
+@pytest.mark.parametrize("content", [b"\xc7\x05\x05abcde", b"\xc1", b"", b"\x92\x01", b"\xd4\x02\x01"])
+def test_bytes_that_are_no_value_are_corrupt(content: bytes) -> None:
+    with pytest.raises(Corrupt):
+        TransferCodec().load("msgpack", content)
+
+
+@pytest.mark.parametrize("tag", ["json", "msgpack"])
+def test_nothing_is_imported_because_stored_bytes_say_so(tag: str) -> None:
+    import json
+    import sys
+
+    import ormsgpack
+
+    assert "this" not in sys.modules
+    if tag == "json":
+        content = json.dumps({"lc": 2, "type": "constructor", "id": ["this", "s"], "args": ["x"]}).encode()
+    else:
+        content = ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb(["this", "s", "x"])))
+    codec = TransferCodec()
+    stored = codec.encode(codec.load(tag, content))
+    with pytest.raises(NotAllowed):
+        Codec().decode(stored)
+    assert "this" not in sys.modules
