@@ -12,7 +12,7 @@ from .codec.seal import CipherRing, Ring
 from .codec.serializer import Serializer
 from .codec.wire import Codec
 from .core.tools import Tools
-from .errors import InvalidRequest, MissingExtra
+from .errors import InvalidRequest
 from .saver import Saver
 
 if TYPE_CHECKING:
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["connect", "make_engine", "make_tools"]
 
-_EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql", "redis": "redis"}
 
-
-def connect(url: str | os.PathLike[str], **options: Any) -> Saver:
+def connect(url: str | os.PathLike[str] | None = None, **options: Any) -> Saver:
     """A saver for a URL (`sqlite:///agents.db`, `memory://`), or for the path of a SQLite file.
 
     Nothing is opened before first use. For the options see docs/options.md.
@@ -71,9 +69,7 @@ def make_engine(
     if connection is None:
         scheme, path = parse_url(url)
         if scheme == "memory":
-            return named_memory(path)
-        if scheme in _EXTRAS:
-            raise MissingExtra(f"{scheme}:// needs the extra: pip install 'threadline[{_EXTRAS[scheme]}]'")
+            return named_memory(path, read_only=read_only)
     else:
         path = ""
     from .backends.sqlite_engine import SqliteEngine
@@ -104,11 +100,9 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
             raise InvalidRequest("a sqlite:// URL takes no ?query; give options as keyword arguments (docs/options.md)")
         # sqlite:///relative.db, sqlite:////absolute.db, sqlite:// in memory.
         return "sqlite", rest[1:] or ":memory:" if rest.startswith("/") else rest or ":memory:"
-    if scheme in ("memory", *_EXTRAS):
+    if scheme == "memory":
         return scheme, rest
-    raise InvalidRequest(
-        f"no backend serves {scheme}://; there are sqlite://, memory://, postgresql://, mysql://, redis://"
-    )
+    raise InvalidRequest(f"no backend of this version serves {scheme}://; there are sqlite:// and memory://")
 
 
 def make_tools(

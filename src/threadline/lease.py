@@ -6,6 +6,7 @@ loop. When the holder dies it runs out by itself.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Lease"]
 
+log = logging.getLogger("threadline")
+
 
 class Lease:
     """A lease on one thread. Entering waits until it is free; leaving gives it back."""
@@ -33,6 +36,8 @@ class Lease:
         self._engine = engine
         self._wait = wait
         self._token: bytes | None = None
+        # Whether the lease ran out under its holder, who should stop.
+        self.is_lost = False
         self._stop: threading.Event | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -42,7 +47,8 @@ class Lease:
             self._give_up_after(deadline)
             time.sleep(random.uniform(0.01, 0.05))
         self._stop = threading.Event()
-        threading.Thread(target=self._renew, args=(self._stop,), name="threadline-lease", daemon=True).start()
+        renewing = (self._stop, self._taking())
+        threading.Thread(target=self._renew, args=renewing, name="threadline-lease", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,7 +63,7 @@ class Lease:
         while not self._took(await self._engine.arun(self._taking())):
             self._give_up_after(deadline)
             await asyncio.sleep(random.uniform(0.01, 0.05))
-        self._task = asyncio.create_task(self._arenew())
+        self._task = asyncio.create_task(self._arenew(self._taking()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -70,21 +76,28 @@ class Lease:
             self._token = token
         return token is not None
 
-    def _renew(self, stop: threading.Event) -> None:
-        while not stop.wait(self.ttl / 3):
+    def _renew(self, stop: threading.Event, renewing: Operation[Any]) -> None:
+        while not self.is_lost and not stop.wait(self.ttl / 3):
             with suppress(ThreadlineError):  # a store that is away now may be back before the lease ends
-                self._engine.run(self._taking())
+                self._note(self._engine.run(renewing), stop.is_set())
 
-    async def _arenew(self) -> None:
+    async def _arenew(self, renewing: Operation[Any]) -> None:
         import asyncio
 
-        while True:
+        while not self.is_lost:
             await asyncio.sleep(self.ttl / 3)
             with suppress(ThreadlineError):
-                await self._engine.arun(self._taking())
+                self._note(await self._engine.arun(renewing), False)
+
+    def _note(self, renewed: bytes | None, is_released: bool) -> None:
+        if renewed is None and not is_released:
+            self.is_lost = True
+            log.error("the lease on thread %r was lost: it ran out before it was renewed", self.thread_id)
 
     def _taking(self) -> Operation[Any]:
-        return lambda backend: take(backend, self.thread_id, self.ttl, time.time(), self._token)
+        # A renewal proves itself by the token it began with, and can never take a lease that was given back.
+        token = self._token
+        return lambda backend: take(backend, self.thread_id, self.ttl, time.time(), token)
 
     def _releasing(self) -> Operation[None]:
         token, self._token = self._token or b"", None

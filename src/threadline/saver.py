@@ -15,10 +15,11 @@ from .backends.engine import Engine, Operation
 from .codec.serializer import Serializer
 from .core import copies, history, retention, survey
 from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
+from .core.documents import log_damage
 from .core.reading import Read, read_one, to_tuple
 from .core.requests import place_of, text_id
 from .core.tools import Tools
-from .errors import InvalidRequest
+from .errors import Corrupt, InvalidRequest
 from .lease import Lease
 from .model import ChannelVersions, CheckpointTuple, Config
 from .thread import Thread
@@ -259,13 +260,20 @@ class Saver(Upkeep):
 
     def _pages(self, searched: history.Search) -> Iterator[Any]:
         while rows := self._engine.run(lambda backend: history.next_rows(backend, self._tools, searched)):
-            for read, metadata in rows:
-                yield to_tuple(self._tools, read, lazy=True, metadata=metadata, make=self._tuple_type)
+            yield from self._whole(rows)
 
     async def _apages(self, searched: history.Search) -> AsyncIterator[Any]:
         while rows := await self._engine.arun(lambda backend: history.next_rows(backend, self._tools, searched)):
-            for read, metadata in rows:
+            for found in self._whole(rows):
+                yield found
+
+    def _whole(self, rows: Sequence[tuple[Read, dict[str, Any]]]) -> Iterator[Any]:
+        """The rows as tuples; one that is damaged is logged and does not end the list."""
+        for read, metadata in rows:
+            try:
                 yield to_tuple(self._tools, read, lazy=True, metadata=metadata, make=self._tuple_type)
+            except Corrupt as damage:
+                log_damage(damage)
 
     def _deleting(self, thread_id: str) -> Operation[None]:
         named = text_id(thread_id, "thread_id")

@@ -2,7 +2,8 @@
 
 Rules of this folder:
 - `source` is written once per worker by `travel_app.play_all`, and copied for each test.
-- `run_import` runs in a process that has neither the application's module nor LangGraph.
+- `run_import` runs in a process that has neither the application's module nor LangGraph; `imported` is
+  what such a process made of the source.
 - `resume` runs a few lines in a new process that has both, and gives the JSON value of its last line.
 """
 
@@ -14,13 +15,17 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("langgraph.checkpoint.sqlite", reason="the sources are written by LangGraph's own saver")
-from import_cases import HERE, environment  # noqa: E402
+from import_cases import HERE, environment
+
+from threadline.cli import main
+
 
 @pytest.fixture(scope="session")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -46,17 +51,44 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "new.db"
 
 
+@pytest.fixture(scope="session")
+def imported_once(played: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imported")
+    import_bare(folder, played, "--to", folder / "new.db")
+    return folder / "new.db"
+
+
+@pytest.fixture
+def imported(imported_once: Path, target: Path) -> Path:
+    """A store into which everything was imported by a bare process."""
+    return Path(shutil.copy(imported_once, target))
+
+
 @pytest.fixture
 def run_import(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`threadline import` in a bare process; fails the test unless it ends with `status`."""
+    return partial(import_bare, tmp_path)
 
-    def run(*arguments: object, status: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(HERE / "bare.py"), "import", *map(str, arguments)]
-        done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120)
-        assert done.returncode == status, done.stdout + done.stderr
-        return done
+
+@pytest.fixture
+def import_here(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """`threadline import` in this process, for what does not depend on what is installed."""
+
+    def run(*arguments: object, status: int = 0) -> Any:
+        capsys.readouterr()
+        ended = main(["import", *map(str, arguments)])
+        said = capsys.readouterr()
+        assert ended == status, said.out + said.err
+        return subprocess.CompletedProcess(["threadline"], ended, said.out, said.err)
 
     return run
+
+
+def import_bare(folder: Path, *arguments: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(HERE / "bare.py"), "import", *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
 
 
 @pytest.fixture

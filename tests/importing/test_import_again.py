@@ -162,9 +162,7 @@ def test_two_imports_at_once_do_no_harm(source: Path, target: Path) -> None:
         assert tuples_of(saver) == original(source)
 
 
-def test_into_the_same_file_and_the_source_is_left_byte_for_byte(
-    source: Path, run_import: Callable[..., Any]
-) -> None:
+def test_into_the_same_file_and_the_source_is_left_byte_for_byte(source: Path, run_import: Callable[..., Any]) -> None:
     before, wanted = rows_of(source), original(source)
     run_import(f"sqlite:///{source}")
     run_import(f"sqlite:///{source}")

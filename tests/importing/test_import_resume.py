@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import travel_app  # noqa: F401  (the classes in the state are rebuilt here, too)
+import travel_app
 from import_cases import original, tuples_of
 
 import threadline
@@ -33,19 +34,17 @@ def test_every_checkpoint_and_write_is_what_langgraphs_saver_gives(
     assert f"verified        {len(wanted) + writes} read back" in told
 
 
-def test_every_namespace_comes_along(source: Path, target: Path, run_import: Callable[..., Any]) -> None:
-    run_import(source, "--to", target)
-    with Checkpointer(target) as saver:
+def test_every_namespace_comes_along(imported: Path) -> None:
+    with Checkpointer(imported) as saver:
         places = tuples_of(saver).keys()
     assert {namespace.partition(":")[0] for thread, namespace, _ in places if thread == "waits"} == {"", "desk"}
 
 
 def test_an_interrupt_inside_a_subgraph_is_answered_in_another_process(
-    source: Path, target: Path, run_import: Callable[..., Any], resume: Callable[..., Any]
+    imported: Path, resume: Callable[..., Any]
 ) -> None:
-    run_import(source, "--to", target)
     told = resume(
-        target,
+        imported,
         """
         graph = app.build_booking().compile(checkpointer=saver)
         config = app.config_of("waits")
@@ -61,11 +60,10 @@ def test_an_interrupt_inside_a_subgraph_is_answered_in_another_process(
 
 
 def test_a_failed_step_resumes_without_running_finished_tasks_again(
-    source: Path, target: Path, run_import: Callable[..., Any], resume: Callable[..., Any], tmp_path: Path
+    imported: Path, resume: Callable[..., Any], tmp_path: Path
 ) -> None:
-    run_import(source, "--to", target)
     told = resume(
-        target,
+        imported,
         """
         graph = app.build_booking().compile(checkpointer=saver)
         graph.invoke(None, app.config_of("failed"))
@@ -76,12 +74,9 @@ def test_a_failed_step_resumes_without_running_finished_tasks_again(
     assert (tmp_path / "journal.txt").read_text().split() == ["SBB"]
 
 
-def test_versions_go_on_in_the_form_they_have(
-    source: Path, target: Path, run_import: Callable[..., Any], resume: Callable[..., Any]
-) -> None:
-    run_import(source, "--to", target)
+def test_versions_go_on_in_the_form_they_have(imported: Path, resume: Callable[..., Any]) -> None:
     before, after = resume(
-        target,
+        imported,
         """
         config = app.config_of("chat")
         before = saver.get(config)["channel_versions"]
@@ -95,13 +90,10 @@ def test_versions_go_on_in_the_form_they_have(
     assert after > before
 
 
-def test_a_chat_that_goes_on_stores_only_what_is_new(
-    source: Path, target: Path, run_import: Callable[..., Any], resume: Callable[..., Any]
-) -> None:
-    run_import(source, "--to", target)
+def test_a_chat_that_goes_on_stores_only_what_is_new(imported: Path, resume: Callable[..., Any]) -> None:
     # One more message, put directly: the message itself and the path of tree nodes above it.
     messages, one_put, one_turn = resume(
-        target,
+        imported,
         """
         from threadline.ids import new_id
         config = app.config_of("chat")
@@ -125,12 +117,9 @@ def test_a_chat_that_goes_on_stores_only_what_is_new(
     assert 1 <= one_turn <= 20
 
 
-def test_going_back_in_time_works_on_imported_history(
-    source: Path, target: Path, run_import: Callable[..., Any], resume: Callable[..., Any]
-) -> None:
-    run_import(source, "--to", target)
+def test_going_back_in_time_works_on_imported_history(imported: Path, resume: Callable[..., Any]) -> None:
     lengths = resume(
-        target,
+        imported,
         """
         graph = app.build_chat().compile(checkpointer=saver)
         config = app.config_of("chat")
@@ -142,18 +131,12 @@ def test_going_back_in_time_works_on_imported_history(
     assert lengths == [40, 7]
 
 
-def test_times_are_those_of_the_checkpoints_not_of_the_import(
-    source: Path, target: Path, run_import: Callable[..., Any]
-) -> None:
-    import sqlite3
-
-    with sqlite3.connect(source) as connection:
-        connection.execute("DELETE FROM checkpoints WHERE thread_id <> 'waits'")
-    wanted = [one.checkpoint["ts"] for one in original(source).values()]
-    run_import(source, "--to", target)
-    from datetime import datetime
-
-    times = [datetime.fromisoformat(ts).timestamp() for ts in wanted]
-    with threadline.connect(target) as saver:
-        [thread] = saver.threads()
+def test_times_are_those_of_the_checkpoints_not_of_the_import(source: Path, imported: Path) -> None:
+    times = [
+        datetime.fromisoformat(one.checkpoint["ts"]).timestamp()
+        for place, one in original(source).items()
+        if place[0] == "waits"
+    ]
+    with threadline.connect(imported) as saver:
+        [thread] = saver.threads(prefix="waits")
     assert min(times) <= thread.created <= thread.last_active <= max(times)

@@ -61,11 +61,11 @@ def execute(path: Path, *statements: str) -> None:
     ],
 )
 def test_what_is_no_source_is_named_and_nothing_is_made(
-    tmp_path: Path, target: Path, run_import: Callable[..., Any], make: Callable[[Path], Any], words: str
+    tmp_path: Path, target: Path, import_here: Callable[..., Any], make: Callable[[Path], Any], words: str
 ) -> None:
     source = tmp_path / "other.db"
     make(source)
-    done = run_import(source, "--to", target, status=1)
+    done = import_here(source, "--to", target, status=1)
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
@@ -73,8 +73,8 @@ def test_what_is_no_source_is_named_and_nothing_is_made(
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:secret@host/db", "memory://", "sqlite://", ""])
-def test_only_files_of_sqlite_are_sources(target: Path, run_import: Callable[..., Any], url: str) -> None:
-    told = run_import(url, "--to", target, status=1).stderr
+def test_only_files_of_sqlite_are_sources(target: Path, import_here: Callable[..., Any], url: str) -> None:
+    told = import_here(url, "--to", target, status=1).stderr
     assert "secret" not in told
     assert not target.exists()
 
@@ -173,11 +173,11 @@ def test_checkpoints_in_langgraphs_first_json_form_are_read(tmp_path: Path, targ
 
 
 def test_an_encrypted_source_says_what_to_do_before_anything_is_written(
-    tmp_path: Path, target: Path, run_import: Callable[..., Any]
+    tmp_path: Path, target: Path, import_here: Callable[..., Any]
 ) -> None:
     source = tmp_path / "old.db"
     write_thread(source, EncryptedSerializer.from_pycryptodome_aes(key=KEY))
-    told = run_import(source, "--to", target, status=1).stderr
+    told = import_here(source, "--to", target, status=1).stderr
     assert "'msgpack+aes'" in told
     assert "cipher=" in told
     assert len(told.splitlines()) == 1
@@ -210,24 +210,24 @@ def test_a_wrong_key_is_a_problem_of_each_row_and_copies_nothing(tmp_path: Path,
     assert report.checkpoints.total == 0
 
 
-def test_pickles_are_refused_unread(tmp_path: Path, target: Path, run_import: Callable[..., Any]) -> None:
+def test_pickles_are_refused_unread(tmp_path: Path, target: Path, import_here: Callable[..., Any]) -> None:
     source = tmp_path / "old.db"
     write_thread(source, JsonPlusSerializer(pickle_fallback=True), odd=object)
-    told = run_import(source, "--to", target, status=1).stderr
+    told = import_here(source, "--to", target, status=1).stderr
     assert "pickle" in told
     assert not target.exists()
 
 
-def test_an_unknown_tag_is_refused(tmp_path: Path, target: Path, run_import: Callable[..., Any]) -> None:
+def test_an_unknown_tag_is_refused(tmp_path: Path, target: Path, import_here: Callable[..., Any]) -> None:
     source = tmp_path / "old.db"
     write_thread(source)
     execute(source, "UPDATE writes SET type = 'yaml' WHERE channel = 'note'")
-    assert "'yaml'" in run_import(source, "--to", target, status=1).stderr
+    assert "'yaml'" in import_here(source, "--to", target, status=1).stderr
     assert not target.exists()
 
 
 def test_a_damaged_row_is_named_and_the_rest_is_imported(
-    tmp_path: Path, target: Path, run_import: Callable[..., Any]
+    tmp_path: Path, target: Path, import_here: Callable[..., Any]
 ) -> None:
     source = tmp_path / "old.db"
     for name in ("whole", "cut", "emptied", "unnamed"):
@@ -242,7 +242,7 @@ def test_a_damaged_row_is_named_and_the_rest_is_imported(
         connection.execute("UPDATE checkpoints SET checkpoint = ? WHERE thread_id = 'emptied'", (packed,))
         connection.commit()
     before = rows_of(source)
-    done = run_import(source, "--to", target, status=1)
+    done = import_here(source, "--to", target, status=1)
     assert [line.split(",")[0] for line in done.stderr.splitlines()] == [
         "threadline: thread 'cut'",
         "threadline: thread 'emptied'",
@@ -255,14 +255,14 @@ def test_a_damaged_row_is_named_and_the_rest_is_imported(
 
 
 def test_writes_of_checkpoints_that_were_never_stored_are_left_out_and_counted(
-    tmp_path: Path, target: Path, run_import: Callable[..., Any]
+    tmp_path: Path, target: Path, import_here: Callable[..., Any]
 ) -> None:
     source = tmp_path / "old.db"
     config = write_thread(source)
     lost = {"configurable": {**config["configurable"], "checkpoint_id": "never-stored"}}
     with SqliteSaver.from_conn_string(str(source)) as saver:
         saver.put_writes(lost, [("a", 1), ("b", 2)], "task-9")
-    told = run_import(source, "--to", target).stdout
+    told = import_here(source, "--to", target).stdout
     assert "2 of checkpoints that were never stored: left out" in told
 
 
@@ -300,12 +300,12 @@ def test_serializers_of_others_are_not_taken(source: Path, target: Path) -> None
     assert not target.exists()
 
 
-def test_bytes_before_and_after_are_told(source: Path, target: Path, run_import: Callable[..., Any]) -> None:
+def test_bytes_before_and_after_are_told(source: Path, target: Path, import_here: Callable[..., Any]) -> None:
     content = sum(
         len(cell) for rows in rows_of(source).values() for row in rows for cell in row if isinstance(cell, bytes)
     )
-    told = run_import(source, "--to", target, "--json").stdout
+    told = import_here(source, "--to", target, "--json").stdout
     report = json.loads(told)
     assert report["bytes_before"] == content
     assert 0 < report["bytes_after"] * 8 < content
-    assert f"bytes before    {content:,} (" in run_import(source, "--to", target).stdout
+    assert f"bytes before    {content:,} (" in import_here(source, "--to", target).stdout

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..drive import run_now
 from ..errors import Closed
+from .layers import ReadOnlyLayer
 from .memory import MemoryBackend
 from .port import Backend
 
@@ -48,12 +49,12 @@ class MemoryEngine:
 
     opens_inline = True
 
-    def __init__(self, backend: MemoryBackend | None = None, url: str = "memory://") -> None:
+    def __init__(self, backend: Backend | None = None, url: str = "memory://") -> None:
         self.url = url
-        self._held: MemoryBackend | None = backend or MemoryBackend()
+        self._held: Backend | None = backend or MemoryBackend()
 
     @property
-    def _backend(self) -> MemoryBackend:
+    def _backend(self) -> Backend:
         if self._held is None:
             raise Closed("this saver was closed; open a new one with threadline.connect()")
         return self._held
@@ -77,7 +78,7 @@ class MemoryEngine:
 _named: dict[str, MemoryBackend] = {}
 
 
-def named_memory(name: str) -> MemoryEngine:
+def named_memory(name: str, *, read_only: bool = False) -> MemoryEngine:
     """The records of `memory://name`, shared by everyone in the process who asks for that name."""
-    backend = _named.setdefault(name, MemoryBackend()) if name else MemoryBackend()
-    return MemoryEngine(backend, f"memory://{name}")
+    backend: Backend = _named.setdefault(name, MemoryBackend()) if name else MemoryBackend()
+    return MemoryEngine(ReadOnlyLayer(backend) if read_only else backend, f"memory://{name}")

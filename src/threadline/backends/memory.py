@@ -266,6 +266,12 @@ class MemoryBackend:
                 current = row.parent
             return found
 
+    async def thread_writes(self, thread_id: str) -> list[WriteRow]:
+        with self._lock:
+            thread = self._alive(thread_id)
+            serial = thread.serial if thread else 0
+            return [write for place, held in self._writes.items() if place[0] == serial for write in held.values()]
+
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
         held = self._chunks.get(pool, {})
         return {digest: held[digest] for digest in digests if digest in held}

@@ -199,6 +199,9 @@ class Backend(Protocol):
     async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
         """A checkpoint and its ancestors, nearest first, at most `limit`; a gap ends the chain."""
 
+    async def thread_writes(self, thread_id: str) -> list[WriteRow]:
+        """All pending writes of a thread, also those whose checkpoint never arrived."""
+
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
         """The chunks that exist among these: links, form and data by digest."""
 

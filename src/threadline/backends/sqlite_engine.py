@@ -90,6 +90,10 @@ class SqliteEngine:
             self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="threadline")
         return self._executor
 
+    def writing_connection(self) -> sqlite3.Connection:
+        """The connection that writes, for programs that expect a saver to show it."""
+        return self._connections.writer()
+
     def close(self) -> None:
         self._connections.close()
         if self._executor is not None:
@@ -108,6 +112,7 @@ class SqliteEngine:
 
     def migrate(self) -> None:
         """Apply what is missing of the schema, in one transaction; safe from many processes at once."""
+        self._setup_mode = "migrate"
         with self._connections.writing() as connection:
             self._create(connection)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ..errors import NotAllowed
 
-__all__ = ["BUILTINS", "Builtin", "StoredException", "reduce_exception"]
+__all__ = ["BUILTINS", "RESERVED_NAMES", "Builtin", "StoredException", "reduce_exception"]
 
 _FACTORIES: dict[str, Callable[[], Any] | None] = {
     "none": None,
@@ -153,4 +153,9 @@ BUILTINS: tuple[Builtin, ...] = (
     *map(_address, (ipaddress.IPv4Address, ipaddress.IPv4Interface, ipaddress.IPv4Network)),
     *map(_address, (ipaddress.IPv6Address, ipaddress.IPv6Interface, ipaddress.IPv6Network)),
     Builtin("exc", StoredException, reduce_exception, lambda s: StoredException(*s)),
+)
+
+# Names that stored bytes use for built-in types, here and in the other modules of the codec.
+RESERVED_NAMES = frozenset(row.name for row in BUILTINS) | frozenset(
+    ("fs", "i", "m", "nd", "np", "npdtype", "pandas.DataFrame", "pandas.Series", "pickle", "s", "u")
 )

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from ..errors import InvalidRequest, NotAllowed
+from .builtin import RESERVED_NAMES
 from .known import WELL_KNOWN
 from .shapes import Shape, shape_of
 
@@ -86,8 +87,10 @@ def register(
     shape = Shape(encode, decode) if encode and decode else shape_of(cls)
     if shape is None:
         raise InvalidRequest(f"{class_name(cls)} is not a data class: register it with encode= and decode=")
-    if version < 1 or (name is not None and (not name or "@" in name or len(name.encode()) > 200)):
-        raise InvalidRequest("a version is at least 1; a name is 1 to 200 bytes without '@'")
+    if version < 1:
+        raise InvalidRequest("a version is at least 1")
+    if name is not None and (not 0 < len(name.encode()) <= 200 or {"@", "?"} & set(name) or name in RESERVED_NAMES):
+        raise InvalidRequest(f"{name!r} cannot name a class: 1 to 200 bytes, no '@' or '?', no built-in type's name")
     registry.add(Registration(cls, name or class_name(cls), shape, version, upgrade), aliases)
     return cls
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import MissingExtra
+from ..errors import MissingExtra, NotSerializable
 from .builtin import Builtin
 
 __all__ = ["science_builder", "science_plan"]
@@ -18,10 +18,12 @@ def science_plan(cls: type) -> Builtin | None:
     if library == "numpy" and "numpy" in sys.modules:
         import numpy
 
-        if issubclass(cls, numpy.ndarray):
+        if cls is numpy.ndarray:
             return Builtin("nd", cls, _array_state, _array)
+        if issubclass(cls, numpy.ndarray):
+            raise NotSerializable(f"a numpy {cls.__name__} would lose what it adds to an array: convert it first")
         if issubclass(cls, numpy.generic):
-            return Builtin("np", cls, lambda value: [value.dtype.str, value.tobytes()], _scalar)
+            return Builtin("np", cls, lambda value: [_dtype_state(value.dtype), value.tobytes()], _scalar)
         if issubclass(cls, numpy.dtype):
             return Builtin("npdtype", cls, _dtype_state, _dtype)
     if library == "pandas" and cls.__name__ in ("DataFrame", "Series"):
@@ -77,7 +79,7 @@ def _scalar(state: Any) -> Any:
     import numpy
 
     dtype, content = state
-    return numpy.frombuffer(content, dtype=numpy.dtype(dtype))[0]
+    return numpy.frombuffer(content, dtype=_dtype(dtype))[0]
 
 
 def _arrow() -> Any:

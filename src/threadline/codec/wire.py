@@ -95,7 +95,10 @@ class Codec:
     def encode(self, value: Any, path: str = "") -> bytes:
         """The bytes of a value; NotSerializable names the path of the part that has none."""
         if self.foreign is not None:
-            tag, data = self.foreign.dumps_typed(value)
+            try:
+                tag, data = self.foreign.dumps_typed(value)
+            except Exception as error:
+                raise NotSerializable(f"the serializer given as serde= refused it ({error})", path=path) from error
             return packb(Ext(FOREIGN, name_header(tag) + data))
         return self.encode_natively(value, path)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..backends.port import Applied, Backend, Change, CheckpointRow, Found, Query, WriteRow
 from ..errors import InvalidRequest, NotFound, Unavailable
-from .documents import checkpoint_place, write_place
+from .documents import place_of_row, write_place
 from .tools import Tools
 
 __all__ = ["copy_thread", "resealed", "resealed_write"]
@@ -35,7 +35,7 @@ async def copy_thread(backend: Backend, tools: Tools, source: str, target: str, 
             page = await backend.page(query)
             for found in page:
                 checkpoints.append(resealed(tools, found, target))
-                writes.extend(resealed_write(tools, found, write, target) for write in found.writes)
+                writes.extend(resealed_write(tools, write, source, target) for write in found.writes)
             if len(page) < query.limit:
                 break
             query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
@@ -54,17 +54,18 @@ def resealed(tools: Tools, found: Found, target: str) -> CheckpointRow:
         return row
 
     def reseal(form: int, data: bytes, part: str) -> tuple[int, bytes]:
-        content = envelope.unwrap(form, data, checkpoint_place(found.thread_id, row.namespace, row.id, part))
-        return envelope.wrap(content, checkpoint_place(target, row.namespace, row.id, part))
+        content = envelope.unwrap(form, data, place_of_row(found.thread_id, row, part))
+        return envelope.wrap(content, place_of_row(target, row, part))
 
     form, document = reseal(row.form, row.document, "document")
     metadata_form, metadata = reseal(row.metadata_form, row.metadata, "metadata")
     return row._replace(form=form, document=document, metadata_form=metadata_form, metadata=metadata)
 
 
-def resealed_write(tools: Tools, found: Found, write: WriteRow, target: str) -> WriteRow:
+def resealed_write(tools: Tools, write: WriteRow, source: str, target: str) -> WriteRow:
+    """A pending write for another thread."""
     if tools.envelope.ring is None:
         return write
-    content = tools.envelope.unwrap(write.form, write.data, write_place(found.thread_id, write))
+    content = tools.envelope.unwrap(write.form, write.data, write_place(source, write))
     form, data = tools.envelope.wrap(content, write_place(target, write))
     return write._replace(form=form, data=data)

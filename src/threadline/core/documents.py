@@ -30,8 +30,10 @@ __all__ = [
     "can_search",
     "checkpoint_place",
     "draft",
+    "fits_column",
     "log_damage",
     "name_of",
+    "place_of_row",
     "read_document",
     "read_metadata",
     "searchable",
@@ -78,15 +80,22 @@ class Draft(NamedTuple):
     metadata: Mapping[str, Any]  # the same, for the index columns
 
 
-def checkpoint_place(thread_id: str, namespace: str, checkpoint_id: str, part: str) -> bytes:
-    """What a checkpoint's seal is bound to."""
-    return "\0".join((part, thread_id, namespace, checkpoint_id)).encode(errors="surrogatepass")
+def checkpoint_place(
+    part: str, thread_id: str, namespace: str, checkpoint_id: str, parent: str | None, links: bytes
+) -> bytes:
+    """What a checkpoint's seal is bound to: its place, and what it says in the clear."""
+    return ormsgpack.packb([part, thread_id, namespace, checkpoint_id, parent, links])
+
+
+def place_of_row(thread_id: str, row: CheckpointRow, part: str) -> bytes:
+    """The same for a stored row."""
+    return checkpoint_place(part, thread_id, row.namespace, row.id, row.parent, row.links)
 
 
 def write_place(thread_id: str, write: WriteRow) -> bytes:
     """What a pending write's seal is bound to."""
-    parts = ("write", thread_id, write.namespace, write.checkpoint_id, write.task_id, str(write.idx), write.channel)
-    return "\0".join(parts).encode(errors="surrogatepass")
+    place = [write.namespace, write.checkpoint_id, write.task_id, write.idx, write.task_path, write.channel]
+    return ormsgpack.packb(["write", thread_id, *place, write.links])
 
 
 def draft(checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], codec: Codec) -> Draft:
@@ -123,8 +132,11 @@ def write_row(
         if name not in channels:
             channels[name] = [version]
     content = b"\x96" + drafted.head + _packed_channels(channels, codec)
-    form, stored = envelope.wrap(content, _place(envelope, thread_id, key, "document"))
-    metadata_form, described = envelope.wrap(drafted.described, _place(envelope, thread_id, key, "metadata"))
+    places = [b"", b""]
+    if envelope.ring is not None:
+        places = [checkpoint_place(part, thread_id, *key, parent, links) for part in ("document", "metadata")]
+    form, stored = envelope.wrap(content, places[0])
+    metadata_form, described = envelope.wrap(drafted.described, places[1])
     metadata = drafted.metadata
     step, source, run_id = metadata.get("step"), metadata.get("source"), metadata.get("run_id")
     return CheckpointRow(
@@ -136,8 +148,8 @@ def write_row(
         metadata_form,
         described,
         step if isinstance(step, int) and abs(step) < 2**62 else None,
-        source if isinstance(source, str) and source.isprintable() else None,
-        run_id if isinstance(run_id, str) and run_id.isprintable() else None,
+        source if fits_column(source) else None,
+        run_id if fits_column(run_id) else None,
         now,
         searchable(metadata, indexed),
     )
@@ -151,14 +163,10 @@ def _packed_channels(channels: dict[str, list[Any]], codec: Codec) -> bytes:
         return codec.encode_natively(channels, "channels")
 
 
-def _place(envelope: Envelope, thread_id: str, key: tuple[str, str], part: str) -> bytes:
-    return checkpoint_place(thread_id, *key, part) if envelope.ring is not None else b""
-
-
 def read_document(found: Found, codec: Codec, envelope: Envelope) -> Document:
     """The document of a row; Corrupt names the checkpoint."""
     row = found.row
-    place = checkpoint_place(found.thread_id, row.namespace, row.id, "document")
+    place = place_of_row(found.thread_id, row, "document")
     try:
         v, ts, seen, updated, other, channels = codec.decode(envelope.unwrap(row.form, row.document, place))
         order = {name: entry[1] for name, entry in channels.items() if len(entry) > 1}
@@ -172,11 +180,11 @@ def read_document(found: Found, codec: Codec, envelope: Envelope) -> Document:
 def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, Any]:
     """The metadata of a row."""
     row = found.row
-    place = checkpoint_place(found.thread_id, row.namespace, row.id, "metadata")
+    place = place_of_row(found.thread_id, row, "metadata")
     try:
         metadata: dict[str, Any] = codec.decode(envelope.unwrap(row.metadata_form, row.metadata, place))
         return metadata
-    except Corrupt as error:
+    except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"{name_of(found)}: the metadata is damaged ({error})") from error
 
 
@@ -199,6 +207,16 @@ def searchable(metadata: Mapping[str, Any], only: tuple[str, ...] | None) -> str
         if key not in _OWN_COLUMNS and (only is None or key in only) and can_search(key, value)
     }
     return json.dumps(fitting, separators=(",", ":"), ensure_ascii=True) if fitting else None
+
+
+def fits_column(value: Any) -> bool:
+    """Whether every database holds this text exactly."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        return len(value.encode()) <= _LONGEST_INDEXED
+    except UnicodeEncodeError:
+        return False
 
 
 def can_search(key: Any, value: Any) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import InvalidRequest
-from .documents import can_search
+from .documents import can_search, fits_column
 
 __all__ = ["check_filter", "database_hints", "matches"]
 
@@ -57,15 +57,13 @@ def database_hints(filter: Mapping[str, Any], indexed: tuple[str, ...] | None) -
     for key, wanted in filter.items():
         if _is_operators(wanted) and set(wanted) == {"$eq"}:
             wanted = wanted["$eq"]
-        if (
-            (key in ("source", "run_id") and isinstance(wanted, str))
-            or (key == "step" and type(wanted) is int and abs(wanted) < 2**62)
-            or (
-                (indexed is None or key in indexed)
-                and key not in ("step", "source", "run_id")
-                and can_search(key, wanted)
-            )
-        ):
+        if key in ("source", "run_id"):
+            fits = fits_column(wanted)
+        elif key == "step":
+            fits = type(wanted) is int and abs(wanted) < 2**62
+        else:
+            fits = (indexed is None or key in indexed) and can_search(key, wanted)
+        if fits:
             hints.append((key, wanted))
     return tuple(hints)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 from ..backends.port import Backend, Found, Query
 from ..chunks.read import Pile
 from ..chunks.refs import Ref
-from ..errors import InvalidRequest
+from ..errors import Corrupt, InvalidRequest
 from ..model import DeltaChannelHistory, PendingWrite
 from ..versions import Version
-from .documents import read_document, read_metadata
+from .documents import log_damage, read_document, read_metadata
 from .filters import check_filter, database_hints, matches
 from .reading import Read, Rows, _write_ref, read_page, value_of
 from .requests import Place, place_of, text_id
@@ -94,8 +94,7 @@ async def next_rows(backend: Backend, tools: Tools, searched: Search) -> list[tu
             searched.is_over = True
         size = min(searched.query.limit * 4, _LARGEST_PAGE)
         searched.query = replace(searched.query, after=rows.after, limit=size)
-        described = ((read, read_metadata(read.found, tools.codec, tools.envelope)) for read in rows.reads)
-        found = [(read, metadata) for read, metadata in described if matches(metadata, searched.filter)]
+        found = [(read, metadata) for read, metadata in _described(tools, rows) if matches(metadata, searched.filter)]
         if searched.left is not None:
             found = found[: searched.left]
             searched.left -= len(found)
@@ -103,6 +102,14 @@ async def next_rows(backend: Backend, tools: Tools, searched: Search) -> list[tu
         if found:
             return found
     return []
+
+
+def _described(tools: Tools, rows: Rows) -> Iterator[tuple[Read, dict[str, Any]]]:
+    for read in rows.reads:
+        try:
+            yield read, read_metadata(read.found, tools.codec, tools.envelope)
+        except Corrupt as damage:
+            log_damage(damage)
 
 
 async def channel_versions(
@@ -139,7 +146,7 @@ async def _values_of(
     pile = Pile()
     if wanted:
         pool = brought[wanted[0]].pool
-        await tools.reader.gather(pool, [roots[v][0] for v in wanted], partial(backend.chunks, pool), pile)
+        await tools.reader.gather(pool, [roots[v][0] for v in wanted], partial(tools.fetch, backend, pool), pile)
     versions = []
     for version in wanted:
         found, (ref, ts) = brought[version], roots[version]
@@ -191,7 +198,7 @@ async def _gathered(
     places = [found for entries in collected.values() for found, _, _ in entries] + [f for f, _ in seeds.values()]
     if places:
         pool = places[0].pool
-        await tools.reader.gather(pool, refs, partial(backend.chunks, pool), pile)
+        await tools.reader.gather(pool, refs, partial(tools.fetch, backend, pool), pile)
 
     def read(found: Found) -> Read:
         return Read(found, None, [], pile, [])  # type: ignore[arg-type]

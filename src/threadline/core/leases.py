@@ -21,13 +21,12 @@ def lease_key(thread_id: str) -> str:
 
 
 async def take(backend: Backend, thread_id: str, ttl_seconds: float, now: float, token: bytes | None) -> bytes | None:
-    """Take or renew a lease; the token that proves it, or None while another holds it."""
+    """Take a lease, or renew the one that `token` proves; None when another holds it or it was lost."""
     key = lease_key(thread_id)
     current = await backend.get_meta(key)
-    if current is not None:
-        holder, ends = ormsgpack.unpackb(current)
-        if holder != token and ends > now:
-            return None
+    holder, ends = ormsgpack.unpackb(current) if current is not None else (None, 0.0)
+    if holder != token and (token is not None or ends > now):
+        return None
     token = token or os.urandom(16)
     record = ormsgpack.packb([token, now + ttl_seconds])
     return token if await backend.swap_meta(key, current, record) else None

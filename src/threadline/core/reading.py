@@ -74,6 +74,8 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
     """Documents and references of some rows, then all their chunks, pool by pool."""
     reads: list[Read] = []
     piles: dict[int, tuple[Pile, list[Ref]]] = {}
+    if tools.envelope.ring is not None:
+        await tools.learn_keys(backend, [form for found in page for form in (found.row.form, found.row.metadata_form)])
     for found in page:
         try:
             document = read_document(found, tools.codec, tools.envelope)
@@ -92,7 +94,7 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
         tools.keep_roots(found.thread_id, found.row.namespace, found.row.id, stamp, document.roots)
         reads.append(Read(found, document, writes, pile, sends))
     for pool, (pile, refs) in piles.items():
-        await tools.reader.gather(pool, refs, partial(backend.chunks, pool), pile)
+        await tools.reader.gather(pool, refs, partial(tools.fetch, backend, pool), pile)
         stamp = next((found.pool, found.epoch) for found in page if found.pool == pool)
         tools.known.add(stamp, [*pile.items, *pile.nodes])
     return reads

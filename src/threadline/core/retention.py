@@ -15,7 +15,7 @@ from ..backends.port import Backend, CheckpointKey, Found, Query
 from ..backends.rules import mark
 from ..errors import Conflict, InvalidRequest, NotFound
 from ..ids import id_after
-from .documents import read_document, read_metadata
+from .documents import fits_column, read_document, read_metadata
 from .requests import Place
 from .tools import Tools
 
@@ -41,7 +41,7 @@ class Step:
 
     key: CheckpointKey
     parent: CheckpointKey | None
-    run_id: str | None
+    run_id: Any
     # Channels whose value is replayed from ancestors, because this checkpoint does not hold it.
     replays: frozenset[str]
     holds: frozenset[str]
@@ -97,7 +97,9 @@ async def delete_runs(backend: Backend, tools: Tools, run_ids: Sequence[str]) ->
     """Delete the checkpoints of some runs, except those that others are replayed from."""
     await tools.open(backend)
     threads: set[str] = set()
-    query = Query(run_ids=tuple(run_ids), limit=_PAGE, with_writes=False)
+    # A run id that no column holds exactly is looked for in every thread's metadata.
+    indexed = tuple(run_ids) if all(map(fits_column, run_ids)) else None
+    query = Query(run_ids=indexed, limit=_PAGE, with_writes=False)
     while True:
         page = await backend.page(query)
         threads.update(found.thread_id for found in page)
@@ -190,7 +192,7 @@ def _step(tools: Tools, found: Found) -> Step:
     return Step(
         key=CheckpointKey(row.namespace, row.id),
         parent=CheckpointKey(row.namespace, row.parent) if row.parent else None,
-        run_id=row.run_id,
+        run_id=metadata.get("run_id"),
         replays=frozenset(deltas) - holds,
         holds=holds,
     )

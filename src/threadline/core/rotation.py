@@ -54,8 +54,15 @@ async def rotate(backend: Backend, tools: Tools, progress: Callable[[int], None]
 
 
 async def _rotate_rows(backend: Backend, tools: Tools, thread_id: str, current: int) -> int:
-    query = Query(thread_id=thread_id, limit=_PAGE)
-    done = 0
+    writes = [
+        (write, resealed_write(tools, write, thread_id, thread_id))
+        for write in await backend.thread_writes(thread_id)
+        if write.form >> 1 != current
+    ]
+    for start in range(0, len(writes), _PAGE):
+        await backend.rewrap_rows(thread_id, [], writes[start : start + _PAGE])
+    query = Query(thread_id=thread_id, limit=_PAGE, with_writes=False)
+    done = len(writes)
     while True:
         page: list[Found] = await backend.page(query)
         checkpoints = [
@@ -63,15 +70,9 @@ async def _rotate_rows(backend: Backend, tools: Tools, thread_id: str, current: 
             for found in page
             if found.row.form >> 1 != current or found.row.metadata_form >> 1 != current
         ]
-        writes = [
-            (write, resealed_write(tools, found, write, thread_id))
-            for found in page
-            for write in found.writes
-            if write.form >> 1 != current
-        ]
-        if checkpoints or writes:
-            await backend.rewrap_rows(thread_id, checkpoints, writes)
-            done += len(checkpoints) + len(writes)
+        if checkpoints:
+            await backend.rewrap_rows(thread_id, checkpoints, [])
+            done += len(checkpoints)
         if len(page) < query.limit:
             return done
         query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))

@@ -118,6 +118,22 @@ class Tools:
             await self._use_keys(backend, ring, stored)
         self.is_open = True
 
+    async def learn_keys(self, backend: Backend, forms: Iterable[int]) -> None:
+        """Look up keys that another process began to use since this one opened the store."""
+        ring = self.envelope.ring
+        if ring is None or max(forms, default=0) >> 1 <= len(self.envelope.key_numbers):
+            return
+        stored = await backend.get_meta(_META_KEYS)
+        if stored is not None:
+            await self._use_keys(backend, ring, stored)
+
+    async def fetch(self, backend: Backend, pool: int, digests: list[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
+        """Chunks as stored, after learning of any key they need."""
+        found = await backend.chunks(pool, digests)
+        if self.envelope.ring is not None:
+            await self.learn_keys(backend, [form for _, form, _ in found.values()])
+        return found
+
     def forget(self) -> None:
         """Drop everything remembered; the store is asked again."""
         self.known.clear()

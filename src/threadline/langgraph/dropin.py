@@ -54,6 +54,7 @@ class SqliteSaver(Checkpointer):
         saver = cls.__new__(cls)
         Checkpointer.__init__(saver, conn_string, **options)
         with saver:
+            saver.conn = saver._engine.writing_connection()  # type: ignore[attr-defined]
             yield saver
 
 

@@ -116,6 +116,16 @@ class SqlReader:
 
         return await self.database.read(work)
 
+    async def thread_writes(self, thread_id: str) -> list[WriteRow]:
+        async def work(tx: Transaction) -> list[WriteRow]:
+            thread = await self._thread(thread_id, tx)
+            if thread is None:
+                return []
+            rows = await tx.rows(self.sql.thread_writes, (thread.pool, thread.serial))
+            return [WriteRow(*row) for row in rows]
+
+        return await self.database.read(work)
+
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
         async def work(tx: Transaction) -> dict[bytes, tuple[bytes, int, bytes]]:
             found: dict[bytes, tuple[bytes, int, bytes]] = {}

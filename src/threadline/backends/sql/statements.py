@@ -117,6 +117,7 @@ class Statements:
         self.writes = text(
             f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ?"
         )
+        self.thread_writes = text(f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ?")
         # The writes of all checkpoints between two ids.
         self.writes_between = text(
             f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? "
