@@ -50,7 +50,8 @@ def test_an_interrupt_inside_a_subgraph_is_answered_in_another_process(
         config = app.config_of("waits")
         waiting = graph.get_state(config)
         asked = waiting.interrupts[0].value
-        assert asked == {"offer": app.Offer("DB", app.Decimal("21.00")), "seat": app.Class.FIRST, "at": app.Stop("Basel", 4)}
+        offer = app.Offer("DB", app.Decimal("21.00"))
+        assert asked == {"offer": offer, "seat": app.Class.FIRST, "at": app.Stop("Basel", 4)}
         graph.invoke(Command(resume="gladly"), config)
         after = graph.get_state(config)
         show([waiting.next, after.next, after.values["confirmed"], sorted(after.values["visited"])])

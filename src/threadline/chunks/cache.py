@@ -34,6 +34,20 @@ class BoundedCache(Generic[K, V]):
             self._entries.move_to_end(key)
         return entry[0]
 
+    def get_many(self, keys: Iterable[K]) -> list[tuple[K, V]]:
+        """The values there are for these keys."""
+        held = self._entries
+        if not held:
+            return []
+        found = []
+        with self._lock:
+            for key in keys:
+                entry = held.get(key)
+                if entry is not None:
+                    held.move_to_end(key)
+                    found.append((key, entry[0]))
+        return found
+
     def put(self, key: K, value: V, cost_bytes: int) -> None:
         self.put_many([(key, value, cost_bytes)])
 

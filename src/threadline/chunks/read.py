@@ -79,12 +79,13 @@ class Reader:
                 if node is None:
                     continue
                 if depth > 1:
-                    for child in node.refs:
-                        if child not in pile.nodes:
-                            below[child] = (kind, depth - 1)
+                    below.update((child, (kind, depth - 1)) for child in node.refs if child not in pile.nodes)
+                elif node.is_plain:
+                    items.update(node.refs)
                 else:
                     for ref in node.refs:
                         _need(ref, pile, items, below)
+            items -= pile.items.keys()
             nodes = below
 
     def value(self, ref: Ref, pile: Pile) -> Any:
@@ -122,20 +123,13 @@ class Reader:
 
     def _from_cache(self, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int, int]]) -> set[bytes]:
         """Take what is cached; what remains must be fetched."""
-        absent = set()
-        get = self.contents.get
-        for digest in items:
-            cached = get(digest)
-            if type(cached) is bytes:
-                pile.items[digest] = cached
-            else:
-                absent.add(digest)
-        for digest in nodes:
-            cached = get(digest)
-            if type(cached) is Node:
-                pile.nodes[digest] = cached
-            else:
-                absent.add(digest)
+        absent = items | nodes.keys()
+        for digest, content in self.contents.get_many(absent):
+            if type(content) is bytes:
+                pile.items[digest] = content
+            elif type(content) is Node:
+                pile.nodes[digest] = content
+            absent.discard(digest)
         return absent
 
     def _accept(
@@ -147,32 +141,29 @@ class Reader:
         nodes: dict[bytes, tuple[int, int]],
     ) -> None:
         """Verify what was fetched, and keep it."""
-        unwrap = self.envelope.unwrap
         kept: list[tuple[bytes, bytes | Node, int]] = []
-        is_plain = self.envelope.ring is None
-        for digest in wanted:
-            row = fetched.get(digest)
-            if row is None:
-                pile.damaged[digest] = "is missing"
-                continue
-            links, form, stored = row
-            try:
-                content = stored if is_plain and not form else unwrap(form, stored, chunk_place(pool, digest))
-            except Corrupt as damage:
-                pile.damaged[digest] = f"is damaged: {damage}"
-                continue
-            if digest in nodes:
-                if self.digester.node(links, content) != digest:
+        is_sealed, named = self.envelope.ring is not None, self.digester.item
+        for digest, (links, form, content) in fetched.items():
+            if form or is_sealed:
+                try:
+                    content = self.envelope.unwrap(form, content, chunk_place(pool, digest))
+                except Corrupt as damage:
+                    pile.damaged[digest] = f"is damaged: {damage}"
+                    continue
+            if digest not in nodes:
+                if named(content) != digest:
                     pile.damaged[digest] = "was altered"
                     continue
-                pile.nodes[digest] = node = unpack_node(links, content, nodes[digest][0])
-                kept.append((digest, node, len(links) * 4 + len(content) + 200))
-            elif self.digester.item(content) != digest:
-                pile.damaged[digest] = "was altered"
-            else:
                 pile.items[digest] = content
                 kept.append((digest, content, len(content) + 150))
+            elif self.digester.node(links, content) != digest:
+                pile.damaged[digest] = "was altered"
+            else:
+                pile.nodes[digest] = node = unpack_node(links, content, nodes[digest][0])
+                kept.append((digest, node, len(links) * 4 + len(content) + 200))
         self.contents.put_many(kept)
+        for digest in wanted - fetched.keys():
+            pile.damaged[digest] = "is missing"
 
     def _shared(self, ref: Ref, pile: Pile) -> Any:
         """The value, made of objects that other values may hold too."""

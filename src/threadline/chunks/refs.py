@@ -71,11 +71,8 @@ class Node:
 
     refs: tuple[Any, ...]
     keys: tuple[str, ...] | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether every reference is a link."""
-        return all(type(ref) is bytes for ref in self.refs)
+    # Whether every reference is known to be a link.
+    is_plain: bool = False
 
 
 def pack_refs(refs: dict[str, Ref]) -> tuple[bytes, dict[str, Any]]:
@@ -96,7 +93,7 @@ def unpack_refs(links: bytes, packed: dict[str, Any]) -> dict[str, Ref]:
 
 def pack_node(node: Node, *, is_leaf: bool) -> tuple[bytes, bytes]:
     """The links and the content of a node's chunk."""
-    if not is_leaf or (node.keys is None and node.is_plain):
+    if not is_leaf or (node.keys is None and all(type(ref) is bytes for ref in node.refs)):
         return b"".join(node.refs), ormsgpack.packb(len(node.refs))
     links: list[bytes] = []
     packed = [_pack(ref, links) for ref in node.refs]
@@ -113,7 +110,7 @@ def unpack_node(links: bytes, content: bytes, kind: int) -> Node:
         if type(packed) is int:
             if packed != len(digests):
                 raise Corrupt("a node counts other links than it has")
-            return Node(tuple(digests))
+            return Node(tuple(digests), is_plain=True)
         remaining = iter(digests)
         if kind == LIST:
             return Node(tuple(_unpack(ref, remaining) for ref in packed))

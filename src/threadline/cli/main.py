@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -64,11 +64,12 @@ def _options(
     """Threadline: Git for agent state."""
 
 
-for name, command in {
+_COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "health": upkeep.health,
     "import": importing.import_threads,
     "setup": upkeep.setup,
     "stats": upkeep.stats,
-}.items():
-    app.command(name)(command)
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(_command)

@@ -81,13 +81,11 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
 
 def readable_bytes(count: float) -> str:
     """A number of bytes as people say it: `6.4 MB`."""
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if count < 1000:
-            break
-        count /= 1000
-    else:
-        unit = "TB"
-    return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+    if count < 1000:
+        return f"{count:,.0f} bytes"
+    units = ["KB", "MB", "GB", "TB"]
+    power = next((power for power in range(len(units)) if count < 1000 ** (power + 2)), len(units) - 1)
+    return f"{count / 1000 ** (power + 1):,.1f} {units[power]}"
 
 
 def without_password(text: str) -> str:

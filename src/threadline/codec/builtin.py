@@ -68,7 +68,11 @@ def reduce_exception(error: BaseException) -> list[str]:
     if isinstance(error, StoredException):
         return [error.type_name, error.message]
     cls = type(error)
-    return [f"{cls.__module__}:{cls.__qualname__}", str(error)]
+    try:
+        text = str(error)
+    except Exception:  # the error's own code; what it says must not keep its checkpoint from being stored
+        text = "(its text cannot be had)"
+    return [f"{cls.__module__}:{cls.__qualname__}", text]
 
 
 def _moment_state(moment: dt.datetime) -> list[Any]:
@@ -157,5 +161,5 @@ BUILTINS: tuple[Builtin, ...] = (
 
 # Names that stored bytes use for built-in types, here and in the other modules of the codec.
 RESERVED_NAMES = frozenset(row.name for row in BUILTINS) | frozenset(
-    ("fs", "i", "m", "nd", "np", "npdtype", "pandas.DataFrame", "pandas.Series", "pickle", "s", "u")
+    ("fs", "i", "m", "nd", "np", "npdtype", "pandas.DataFrame", "pandas.Series", "pickle", "s")
 )

@@ -94,5 +94,4 @@ BUILTIN_BUILDERS: dict[bytes, Callable[[Any], Any]] = {
     b"fs": frozenset,
     b"i": lambda text: int(text, 16),
     b"m": lambda pairs: {key: value for key, value in pairs},
-    b"u": str,
 }

@@ -61,29 +61,40 @@ def _pydantic(cls: Any) -> Shape:
     count = len(names)
     has_extra = cls.model_config.get("extra") == "allow"
     has_private = bool(cls.__private_attributes__)
+    is_root = getattr(cls, "__pydantic_root_model__", False)
 
     def state(model: Any) -> Any:
         values = model.__dict__
         extra, private = model.__pydantic_extra__, model.__pydantic_private__
+        if len(values) != count:
+            values = {name: value for name, value in values.items() if name in names}
         if not extra and not private and len(values) == count:
             return values
-        kept = values if len(values) == count else {n: v for n, v in values.items() if n in names}
-        return [kept, extra or {}, private or {}]
+        parts = [values, extra or {}, private or {}]
+        given = [name for name in extra or () if name in model.__pydantic_fields_set__]
+        if len(given) != len(extra or ()) or len(values) != count:
+            parts += [given, [name for name in fields if name not in values]]
+        return parts
 
     def build(state: Any, chosen: frozenset[str] | None = None) -> Any:
         extra: Any = {} if has_extra else None
         private: Any = None
+        given: Any = ()
+        absent: Any = ()
         if type(state) is list:
-            state, more, private = state
+            state, more, private, *notes = state
+            given, absent = notes or (more, ())
             extra = more if has_extra else None
         if state.keys() != names:
-            state = _fitted(cls, state, names, lambda name: _pydantic_default(cls, fields[name], name))
-            chosen = None  # the mask counts fields of the class as it was
+            if state.keys() | set(absent) != names:
+                chosen = None  # the mask counts fields of the class as it was
+            state = _fitted(cls, state, names.difference(absent), lambda n: _pydantic_default(cls, fields[n], n))
         model = _new(cls)
         _set(model, "__dict__", state)
-        _set(model, "__pydantic_fields_set__", set(state if chosen is None else chosen))
-        _set(model, "__pydantic_extra__", extra)
-        _set(model, "__pydantic_private__", private or (_private_defaults(cls) if has_private else None))
+        _set(model, "__pydantic_fields_set__", set(state if chosen is None else chosen).union(given if extra else ()))
+        if not is_root:  # a root model has these as attributes of its class
+            _set(model, "__pydantic_extra__", extra)
+            _set(model, "__pydantic_private__", private or (_private_defaults(cls) if has_private else None))
         return model
 
     if cls.__module__.startswith("langchain_core."):
@@ -95,16 +106,14 @@ def _pydantic(cls: Any) -> Shape:
 
 def _field_masks(names: list[str]) -> tuple[Callable[[Any], str], Callable[[str], frozenset[str]]]:
     """Which fields of a model were set, as a short text and back; a model with all of them set has none."""
-    masks: dict[frozenset[str], str] = {}
+    every = frozenset(names)
+    masks: dict[frozenset[str], str] = {every: ""}
 
     def mask_of(model: Any) -> str:
-        chosen = model.__pydantic_fields_set__
-        if len(chosen) == len(names):
-            return ""
-        key = frozenset(chosen)
-        mask = masks.get(key)
+        chosen = every.intersection(model.__pydantic_fields_set__)
+        mask = masks.get(chosen)
         if mask is None:
-            mask = masks[key] = f"?{sum(1 << i for i, name in enumerate(names) if name in key):x}"
+            mask = masks[chosen] = f"?{sum(1 << i for i, name in enumerate(names) if name in chosen):x}"
         return mask
 
     def chosen_of(mask: str) -> frozenset[str]:
@@ -133,16 +142,20 @@ def _pydantic_v1(cls: Any) -> Shape:
     names = frozenset(fields)
 
     def state(model: Any) -> Any:
-        return [dict(model.__dict__), sorted(model.__fields_set__)]
+        private = {name: getattr(model, name) for name in cls.__private_attributes__ if hasattr(model, name)}
+        return [dict(model.__dict__), sorted(model.__fields_set__), *([private] if private else [])]
 
     def build(state: Any) -> Any:
-        values, chosen = state if type(state) is list else (state, list(state))
+        values, chosen, *private = state if type(state) is list else (state, list(state))
         if not values.keys() >= names:
             values = {**{n: fields[n].get_default() for n in names - values.keys()}, **values}
         model = _new(cls)
         _set(model, "__dict__", values)
         _set(model, "__fields_set__", set(chosen))
         model._init_private_attributes()
+        for name, value in private[0].items() if private else ():
+            if name in cls.__private_attributes__:
+                _set(model, name, value)
         return model
 
     return Shape(state, build)
@@ -156,7 +169,8 @@ def _dataclass(cls: Any) -> Shape:
     def state(instance: Any) -> Any:
         if in_dict and (values := instance.__dict__).keys() == names:
             return values
-        return {name: getattr(instance, name) for name in fields if hasattr(instance, name)}
+        found = {name: getattr(instance, name) for name in fields if hasattr(instance, name)}
+        return found if len(found) == len(fields) else [found, [name for name in fields if name not in found]]
 
     def default(name: str) -> Any:
         field = fields[name]
@@ -167,8 +181,11 @@ def _dataclass(cls: Any) -> Shape:
         raise _missing_field(cls, name)
 
     def build(state: Any) -> Any:
+        unset: Any = ()
+        if type(state) is list:
+            state, unset = state
         if state.keys() != names:
-            state = _fitted(cls, state, names, default)
+            state = _fitted(cls, state, names.difference(unset), default)
         instance = _new(cls)
         if in_dict:
             instance.__dict__.update(state)
@@ -207,7 +224,8 @@ def _enum(cls: Any) -> Shape:
         if member is None and value:
             member = cls._value2member_map_.get(value[0])
             if member is None and issubclass(cls, enum.Flag) and type(value[0]) is int:
-                member = cls(value[0])
+                base: Any = enum.IntFlag if issubclass(cls, enum.IntFlag) else enum.Flag
+                member = base._missing_.__func__(cls, value[0])  # not cls(value): classes may bring their own
         if member is None:
             raise NotAllowed(f"{cls.__module__}:{cls.__qualname__} has no member {name!r} any more")
         return member

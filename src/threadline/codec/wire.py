@@ -43,6 +43,7 @@ __all__ = ["Codec", "FOREIGN", "Fingerprint", "ForeignSerializer", "OBJECT"]
 
 OBJECT = 32
 FOREIGN = 33
+TEXT = 34  # text that UTF-8 cannot hold, because it has lone surrogates
 
 packb, unpackb, Ext = ormsgpack.packb, ormsgpack.unpackb, ormsgpack.Ext
 OPTIONS = (
@@ -204,7 +205,7 @@ class Codec:
         """The value made of nothing but what ormsgpack packs exactly."""
         kind = type(value)
         if kind is str:
-            return value if _is_utf8(value) else Ext(OBJECT, name_header("u") + value.encode("utf-8", "surrogatepass"))
+            return value if _is_utf8(value) else Ext(TEXT, value.encode("utf-8", "surrogatepass"))
         if kind is int:
             return value if -(2**63) <= value < 2**64 else Ext(OBJECT, name_header("i") + packb(hex(value)))
         if kind in (float, bool, bytes, type(None), Ext):
@@ -233,7 +234,8 @@ class Codec:
 
     def _sorted_members(self, members: Any) -> list[Any]:
         """Members in the order of their bytes: iteration order differs between processes."""
-        return sorted(members, key=self.encode_natively)
+        # As extensions already packed, so that sets within sets are not encoded again at every level.
+        return [unpackb(packed, ext_hook=Ext) for packed in sorted(map(self.encode_natively, members))]
 
     def _has_mutable_bytes(self, value: Any) -> bool:
         """Whether a bytearray or memoryview is anywhere inside; level by level, which is far the fastest."""
@@ -304,9 +306,9 @@ class Codec:
             end = data[0] + 1
             name = data[1:end]
             build = self._builders.get(name) or self._builder_for(name)
-            if name == b"u":
-                return data[end:].decode("utf-8", "surrogatepass")
             return build(unpackb(data[end:], ext_hook=self._unpack_extension))
+        if code == TEXT:
+            return data.decode("utf-8", "surrogatepass")
         if code == FOREIGN:
             return self._load_foreign(data)
         from .legacy import build_legacy

@@ -197,9 +197,8 @@ def _find_parent(tools: Tools, put: PreparedPut, siblings: Mapping[tuple[str, st
         if put.sibling.parent_is_known:
             put.parent, put.parent_is_known = put.sibling.settled(), True
         return
-    remembered = tools.roots.get((thread_id, namespace, parent))
-    if remembered is not None and remembered[0] == put.stamp:
-        put.parent, put.parent_is_known = remembered[1], True
+    put.parent = tools.roots_of(thread_id, namespace, parent, put.stamp)
+    put.parent_is_known = put.parent is not None
 
 
 async def _read_parent(backend: Backend, tools: Tools, put: PreparedPut) -> None:

@@ -91,7 +91,8 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
         refs.extend(ref for _, ref in (*writes, *sends))
         stamp = (found.pool, found.epoch)
         tools.see(found.thread_id, stamp)
-        tools.keep_roots(found.thread_id, found.row.namespace, found.row.id, stamp, document.roots)
+        if strict:
+            tools.keep_roots(found.thread_id, found.row.namespace, found.row.id, stamp, document.roots)
         reads.append(Read(found, document, writes, pile, sends))
     for pool, (pile, refs) in piles.items():
         await tools.reader.gather(pool, refs, partial(tools.fetch, backend, pool), pile)

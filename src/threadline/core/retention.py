@@ -157,8 +157,6 @@ async def _remove(backend: Backend, tools: Tools, thread_id: str, doomed: Sequen
     for start in range(0, len(doomed), _BATCH):
         removed += await backend.remove_checkpoints(thread_id, doomed[start : start + _BATCH])
     if removed:
-        for key in doomed:
-            tools.roots.drop((thread_id, *key))
         thread = await backend.thread(thread_id)
         if thread is not None:
             await collect_pool(backend, thread.pool)

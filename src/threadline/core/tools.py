@@ -80,9 +80,9 @@ class Tools:
         self.reader = Reader(codec, Digester(), self.envelope, cache_bytes=cache_bytes, share_decoded=share_decoded)
         self.recall = Recall(cache_bytes)
         self.known = KnownChunks(cache_bytes // 2)
-        # thread id -> pool and epoch as last seen; (thread, namespace, checkpoint) -> its roots then.
+        # thread id -> pool and epoch as last seen; (thread, namespace) -> the checkpoint last put or got, its roots.
         self.stamps: BoundedCache[str, Stamp] = BoundedCache(cache_bytes // 16)
-        self.roots: BoundedCache[tuple[str, str, str], tuple[Stamp, Roots]] = BoundedCache(cache_bytes // 4)
+        self._roots: BoundedCache[tuple[str, str], tuple[str, Stamp, Roots]] = BoundedCache(cache_bytes // 4)
         self.is_open = False
         self.warned: set[str] = set()
 
@@ -140,7 +140,7 @@ class Tools:
         self.recall.clear()
         self.reader.clear()
         self.stamps.clear()
-        self.roots.clear()
+        self._roots.clear()
 
     def see(self, thread_id: str, stamp: Stamp) -> None:
         """Note the pool and epoch a thread has now."""
@@ -148,7 +148,12 @@ class Tools:
 
     def keep_roots(self, thread_id: str, namespace: str, checkpoint_id: str, stamp: Stamp, roots: Roots) -> None:
         """Remember where a checkpoint's values are, for the put that follows it."""
-        self.roots.put((thread_id, namespace, checkpoint_id), (stamp, roots), 1000 + 200 * len(roots.versions))
+        self._roots.put((thread_id, namespace), (checkpoint_id, stamp, roots), 1000 + 200 * len(roots.versions))
+
+    def roots_of(self, thread_id: str, namespace: str, checkpoint_id: str, stamp: Stamp | None) -> Roots | None:
+        """Where a checkpoint's values are, if that is remembered and still good."""
+        held = self._roots.get((thread_id, namespace))
+        return held[2] if held is not None and held[0] == checkpoint_id and held[1] == stamp else None
 
     async def _encrypt_new_store(self, backend: Backend, ring: Ring) -> bytes:
         if await backend.count_threads():

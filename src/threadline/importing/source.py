@@ -161,8 +161,8 @@ class SqliteSource:
                 f"SELECT task_id, {self._task_path}, idx, channel, type, value FROM writes WHERE {_AT} "
                 "ORDER BY task_id, idx"
             )
-            for *place, write_tag, value in self._connection.execute(statement, at):
-                writes.append(SourceWrite(*place, write_tag, _blob(value)))
+            for task_id, task_path, idx, channel, write_tag, value in self._connection.execute(statement, at):
+                writes.append(SourceWrite(task_id, task_path, idx, channel, write_tag, _blob(value)))
         return SourceCheckpoint(*at, parent or None, tag, _blob(content), _blob(metadata), writes)
 
     def _check_tables(self) -> None:
@@ -184,7 +184,7 @@ class SqliteSource:
             )
         if self._columns("threadline_threads"):
             return "is a Threadline store and holds no tables of LangGraph: there is nothing to import"
-        return "holds no threads of langgraph-checkpoint-sqlite (a table `checkpoints` with its columns): is it the right file?"
+        return "holds no threads of langgraph-checkpoint-sqlite: is it the right file?"
 
     def _columns(self, table: str) -> set[str]:
         return {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..port import Query
-from .statements import Statements
+from .statements import CONDITIONS, Statements
 
 __all__ = ["page_statement"]
 
@@ -40,9 +40,13 @@ def page_statement(sql: Statements, query: Query) -> tuple[str, list[Any]]:
             "(c.id < ? OR (c.id = ? AND (t.thread_id > ? OR (t.thread_id = ? AND c.namespace > ?))))",
             last_id, last_id, last_thread, last_thread, last_namespace,
         )  # fmt: skip
-    where("t.status <> 'deleted'")
-    base = sql.page if query.thread_id is None else sql.page_of_thread
-    text = base + " AND ".join(conditions) + " ORDER BY c.id DESC, t.thread_id, c.namespace LIMIT ?"
+    order = "ORDER BY c.id DESC, t.thread_id, c.namespace"
+    if query.thread_id is None:
+        where("t.status <> 'deleted'")
+        text = f"{sql.page}{' AND '.join(conditions)} {order} LIMIT ?"
+    else:
+        # Which rows, by their keys alone, and then those rows: sorting must not carry documents along.
+        text = sql.page_of_thread.replace(CONDITIONS, " AND ".join(conditions)) + f" {order}"
     return sql.dialect.text(text), [*values, query.limit]
 
 

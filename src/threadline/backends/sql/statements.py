@@ -22,6 +22,10 @@ THREAD_COLUMNS = (
 )
 
 
+# Stands in the statement of a page for the conditions of its query.
+CONDITIONS = "{conditions}"
+
+
 class Dialect(Protocol):
     """What differs between SQL databases."""
 
@@ -97,7 +101,12 @@ class Statements:
         of_thread = f"{found} FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial WHERE"
         self.find = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? AND c.id = ?")
         self.newest = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? ORDER BY c.id DESC LIMIT 1")
-        self.page_of_thread = f"{of_thread} "
+        keys = f"SELECT c.pool, c.thread, c.namespace, c.id FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial"
+        self.page_of_thread = (
+            f"{found} FROM ({keys} WHERE {CONDITIONS} ORDER BY c.id DESC, c.namespace LIMIT ?) k "
+            f"JOIN {c} c ON c.pool = k.pool AND c.thread = k.thread AND c.namespace = k.namespace AND c.id = k.id "
+            f"JOIN {t} t ON t.serial = k.thread"
+        )
         self.page = f"{found} FROM {c} c JOIN {t} t ON t.serial = c.thread WHERE "
         # A checkpoint and its ancestors, nearest first.
         here = "c.pool = ? AND c.thread = ? AND c.namespace = ?"
