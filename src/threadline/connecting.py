@@ -27,7 +27,8 @@ def connect(url: str | os.PathLike[str] | None = None, **options: Any) -> Saver:
     Nothing is opened before first use. For the options see docs/options.md.
     """
     engine_options, tool_options = split_options(options)
-    return Saver(make_engine(url, **engine_options), make_tools(**tool_options))
+    engine = make_engine(url, **engine_options)
+    return Saver(engine, make_tools(engine, **tool_options))
 
 
 _TOOL_OPTIONS = frozenset(
@@ -106,6 +107,7 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
 
 
 def make_tools(
+    engine: Engine,
     *,
     serde: Any = None,
     allowed_types: AllowedTypes = None,
@@ -119,32 +121,22 @@ def make_tools(
     """Codec, keys and caches, as the options say."""
     if encryption is not None and not hasattr(encryption, "seal"):
         raise InvalidRequest("encryption takes a KeyRing: KeyRing({'2026': key_of_32_bytes})")
-    foreign, pickle_fallback, ring = serde, False, encryption
+    foreign, ring = serde, encryption
     if serde is not None and hasattr(serde, "cipher") and hasattr(serde, "serde"):
         # LangGraph's EncryptedSerializer: different bytes each time would share nothing. Its inner
         # serializer encodes, its cipher seals.
         if encryption is not None:
             raise InvalidRequest("give either encryption= or an encrypting serde=, not both")
         foreign, ring = serde.serde, CipherRing(serde.cipher)
+    codec: Codec
     if isinstance(foreign, Serializer):
-        return _tools(foreign.codec, ring, compression, cache_bytes, trust_identity, share_decoded, index_metadata)
-    if foreign is not None and not hasattr(foreign, "dumps_typed"):
-        if not hasattr(foreign, "dumps") or not hasattr(foreign, "loads"):
-            raise InvalidRequest("serde needs dumps_typed and loads_typed, or dumps and loads")
-        foreign = _Untyped(foreign)
-    codec = Codec(TypeRules(allowed_types), foreign=foreign, pickle_fallback=pickle_fallback)
-    return _tools(codec, ring, compression, cache_bytes, trust_identity, share_decoded, index_metadata)
-
-
-def _tools(
-    codec: Codec,
-    ring: Ring | None,
-    compression: str | None,
-    cache_bytes: int,
-    trust_identity: bool,
-    share_decoded: bool,
-    index_metadata: Iterable[str],
-) -> Tools:
+        codec = foreign.codec
+    else:
+        if foreign is not None and not hasattr(foreign, "dumps_typed"):
+            if not hasattr(foreign, "dumps") or not hasattr(foreign, "loads"):
+                raise InvalidRequest("serde needs dumps_typed and loads_typed, or dumps and loads")
+            foreign = _Untyped(foreign)
+        codec = Codec(TypeRules(allowed_types), foreign=foreign)
     return Tools(
         codec,
         ring=ring,
@@ -153,6 +145,7 @@ def _tools(
         trust_identity=trust_identity,
         share_decoded=share_decoded,
         index_metadata=tuple(index_metadata),
+        is_in_memory=engine.is_in_memory,
     )
 
 

@@ -93,6 +93,23 @@ class Player:
                 # Alone, so that no chunk is at hand that another checkpoint brought.
                 saver.clear_cache()
                 assert told(saver.get_tuple(config(*row[:3]))) == row
+            self._check_searches(saver, expected)
+        figures = [savers[0].stats() for savers in self.stores]
+        assert len({(each.threads, each.checkpoints, each.writes, each.chunks) for each in figures}) == 1
+
+    def _check_searches(self, saver, expected):
+        for thread in THREADS:
+            for limit in (None, 1, 3):
+                for before in (None, f"{len(self.made) // 2:08d}"):
+                    rows = [row for row in expected if row[0] == thread and row[5] in ("run-0", "run-2")]
+                    rows = [row for row in rows if before is None or row[2] < before]
+                    found = saver.list(
+                        {"configurable": {"thread_id": thread}},
+                        filter={"run_id": {"$in": ["run-0", "run-2"]}, "source": "loop"},
+                        before=config(thread, "", before),
+                        limit=limit,
+                    )
+                    assert [told(one) for one in found] == rows[:limit]
 
     def _put(self, thread, ns, pick, kind, at, changes, leave_out):
         above = [one for one in self.made if one["thread"] == thread and one["ns"] == ns]
@@ -222,10 +239,8 @@ def told(found):
     )
 
 
-@pytest.mark.parametrize("options", [{}, {"cache_bytes": 2000}], ids=["roomy", "cramped"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(history=histories)
-def test_every_store_holds_what_the_model_holds(options, history):
+def compared(history, **options):
+    """Plays a history, and finds the same in memory, in SQLite and in the model."""
     with tempfile.TemporaryDirectory() as folder:
         file, name = os.path.join(folder, "threads.db"), f"memory://{uuid.uuid4()}"
         stores = [
@@ -241,3 +256,28 @@ def test_every_store_holds_what_the_model_holds(options, history):
             for savers in stores:
                 for saver in savers:
                     saver.close()
+
+
+def examples(count):
+    return settings(
+        max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    )
+
+
+@examples(120)
+@given(history=histories)
+def test_every_store_holds_what_the_model_holds(history):
+    compared(history)
+
+
+@examples(80)
+@given(history=histories)
+def test_every_store_holds_what_the_model_holds_when_little_can_be_remembered(history):
+    compared(history, cache_bytes=2000)
+
+
+@pytest.mark.soak
+@examples(3000)
+@given(history=histories)
+def test_every_store_holds_what_the_model_holds_after_thousands_of_histories(history):
+    compared(history)

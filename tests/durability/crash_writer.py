@@ -17,6 +17,7 @@ import time
 import traceback
 
 import lives
+
 import threadline
 
 THREADS = ("alpha", "beta", "gamma")
@@ -25,11 +26,12 @@ THREADS = ("alpha", "beta", "gamma")
 def main():
     path, acks, half, mode, kills, seed = sys.argv[1:]
     dice = random.Random(int(seed))
+    newest = dict.fromkeys(THREADS, -1)  # the last step of each thread that was acknowledged so far
     for life in range(int(kills)):
         written_before = os.path.getsize(acks) if os.path.exists(acks) else 0
         pid = os.fork()
         if pid == 0:
-            live(path, acks, half, mode, life)
+            live(path, acks, half, mode, life, newest)
         # One life in five may be killed while it opens the database; the others have begun to write.
         if dice.random() < 0.8:
             wait_for_growth(acks, written_before)
@@ -38,6 +40,7 @@ def main():
         _, status = os.waitpid(pid, 0)
         if not os.WIFSIGNALED(status):
             sys.exit(f"life {life} failed by itself, with exit code {os.waitstatus_to_exitcode(status)}")
+        note_acknowledged(acks, written_before, newest)
     print(kills)
 
 
@@ -50,7 +53,16 @@ def wait_for_growth(acks, size):
     sys.exit("a writer wrote nothing for 20 seconds")
 
 
-def live(path, acks, half, mode, life):
+def note_acknowledged(acks, start, newest):
+    if os.path.exists(acks):
+        with open(acks) as lines:
+            lines.seek(start)
+            for kind, thread_id, step, *_ in map(str.split, lines):
+                if kind == "put":
+                    newest[thread_id] = max(newest[thread_id], int(step))
+
+
+def live(path, acks, half, mode, life, newest):
     """One life; never returns."""
     try:
         log = os.open(acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -59,10 +71,10 @@ def live(path, acks, half, mode, life):
             threading.Thread(target=guarded, args=(tidy, saver, life)).start()
         if half == "sync":
             for name in THREADS:
-                threading.Thread(target=guarded, args=(write, saver, name, log)).start()
+                threading.Thread(target=guarded, args=(write, saver, name, log, newest)).start()
             time.sleep(60)
         else:
-            asyncio.run(write_all(saver, log))
+            asyncio.run(write_all(saver, log, newest))
     except BaseException:
         traceback.print_exc()
     os._exit(3)
@@ -76,9 +88,9 @@ def guarded(work, *arguments):
         os._exit(3)
 
 
-def write(saver, thread_id, log):
+def write(saver, thread_id, log, newest):
     head = saver.get_tuple(lives.config(thread_id))
-    step = lives.check(head, thread_id) + 1 if head else 0
+    step = next_step(head, thread_id, newest)
     while True:
         if step % 2:  # writes may come before their checkpoint
             saver.put_writes(*lives.write_arguments(thread_id, step, "task-a"))
@@ -90,13 +102,20 @@ def write(saver, thread_id, log):
         step += 1
 
 
-async def write_all(saver, log):
-    await asyncio.gather(*(awrite(saver, name, log) for name in THREADS))
+def next_step(head, thread_id, newest):
+    """Where to go on. The head is whole, and not before what an earlier life was told."""
+    step = lives.check(head, thread_id) if head else -1
+    assert step >= newest[thread_id], f"{thread_id}: step {newest[thread_id]} was acknowledged, the head is {step}"
+    return step + 1
 
 
-async def awrite(saver, thread_id, log):
+async def write_all(saver, log, newest):
+    await asyncio.gather(*(awrite(saver, name, log, newest) for name in THREADS))
+
+
+async def awrite(saver, thread_id, log, newest):
     head = await saver.aget_tuple(lives.config(thread_id))
-    step = lives.check(head, thread_id) + 1 if head else 0
+    step = next_step(head, thread_id, newest)
     while True:
         if step % 2:
             await saver.aput_writes(*lives.write_arguments(thread_id, step, "task-a"))

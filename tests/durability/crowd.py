@@ -13,6 +13,7 @@ import time
 import traceback
 
 import lives
+
 import threadline
 
 PROCESSES = 8

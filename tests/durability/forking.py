@@ -15,6 +15,7 @@ import time
 import traceback
 
 import lives
+
 import threadline
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 
 import lives
+
 import threadline
 
 SECONDS = 2.0

@@ -15,6 +15,7 @@ import threadline
 
 def main():
     limit, scenario, path, half = sys.argv[1:]
+    warm_up(half)
     if limit == "nobody":
         if os.getuid() == 0:  # anybody else has no rights to give up, and is refused as they are
             os.setgroups([])
@@ -29,6 +30,14 @@ def main():
         print(f"{type(error).__name__}: {error}")
     else:
         print("no error")
+
+
+def warm_up(half):
+    """Load all that is loaded on first use: another user may not be able to read this one's Python."""
+    saver = threadline.connect(":memory:")
+    call(saver, half, "put", config("t"), checkpoint(1), {"step": 1}, {"text": 1})
+    call(saver, half, "get_tuple", config("t"))
+    list(saver.list(config("t")))
 
 
 def call(saver, half, verb, *arguments):
@@ -81,7 +90,10 @@ def fill(path, half):
             call(saver, half, "put", config("filling"), checkpoint(number), {"step": number}, {"text": number})
             acknowledged.append(f"{number:08d}")
     finally:
-        listed = [dict(found.checkpoint["channel_values"]) and found.checkpoint["id"] for found in saver.list(config("filling"))]
+        listed = [
+            dict(found.checkpoint["channel_values"]) and found.checkpoint["id"]
+            for found in saver.list(config("filling"))
+        ]
         assert listed == acknowledged[::-1], (len(listed), len(acknowledged))
         print(len(acknowledged))
 

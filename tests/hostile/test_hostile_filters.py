@@ -24,7 +24,9 @@ def ids(found):
 @pytest.mark.parametrize("key", HOSTILE_KEYS, ids=lambda key: repr(key)[:30])
 def test_a_hostile_key_is_refused(refused, make, key):
     refused(threadline.InvalidRequest, "filter", "list", None, filter={key: "loop"})
-    refused(threadline.InvalidRequest, "filter", "list", make.config("kept"), filter={"source": "loop", key: {"$eq": 1}})
+    refused(
+        threadline.InvalidRequest, "filter", "list", make.config("kept"), filter={"source": "loop", key: {"$eq": 1}}
+    )
 
 
 @pytest.mark.parametrize("key", [5, None, b"source", ("a",), True], ids=repr)
@@ -89,7 +91,9 @@ def test_injections_through_every_text_leave_the_tables_alone(connect, database,
     attack = "x'); DROP TABLE threadline_threads; DELETE FROM threadline_checkpoints; --"
     saver = connect(database)
     put = {**make.checkpoint(1, **{attack: attack}), "id": attack, "ts": attack}
-    config = half.call(saver, "put", make.config(attack, None, attack), put, {"source": attack, "run_id": attack}, {attack: 1})
+    config = half.call(
+        saver, "put", make.config(attack, None, attack), put, {"source": attack, "run_id": attack}, {attack: 1}
+    )
     half.call(saver, "put_writes", config, [(attack, attack)], attack, attack)
     half.call(saver, "copy_thread", attack, attack + "2")
     half.call(saver, "delete_for_runs", [attack + "3"])

@@ -41,15 +41,13 @@ def filled(database, connect, make):
 @pytest.fixture
 def open_folder(tmp_path):
     """Lets other users come as far as the test's folder."""
-    changed = [folder for folder in (tmp_path, *tmp_path.parents) if folder.owner() == tmp_path.owner()]
-    before = {}
+    before = {folder: folder.stat() for folder in (tmp_path, *tmp_path.parents)}
+    changed = [folder for folder, was in before.items() if was.st_uid == os.getuid() and not was.st_mode & 0o001]
     for folder in changed:
-        if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o001:
-            before[folder] = folder.stat().st_mode
-            folder.chmod(before[folder] | 0o055)
+        folder.chmod(before[folder].st_mode | 0o055)
     yield tmp_path
-    for folder, mode in before.items():
-        folder.chmod(mode)
+    for folder in changed:
+        folder.chmod(before[folder].st_mode)
 
 
 def test_a_saver_that_only_reads_reads_and_writes_nothing(filled, connect, half, make):
@@ -157,7 +155,11 @@ def test_a_full_database_is_said_to_be_full_and_loses_nothing(database, connect,
     connection.close()
 
 
-@pytest.mark.parametrize("content", [b"This is no database. " * 200, b"x", b"SQLite format 3\0" + b"\xff" * 5000], ids=len)
+@pytest.mark.parametrize(
+    "content",
+    [b"This is no database. " * 200, b"xy", b"SQLite format 3\0" + b"\xff" * 5000],
+    ids=["text", "two bytes", "header"],
+)
 def test_a_file_that_is_no_database_is_left_as_it_is(database, connect, half, make, content):
     database.write_bytes(content)
     for verb, *arguments in (

@@ -9,13 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 import travel_app
 from import_cases import environment, original, rows_of, tuples_of
+from langchain_core.messages import HumanMessage
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
 from threadline.importing import Counts, import_sqlite
@@ -154,12 +158,44 @@ def test_a_thread_deleted_from_the_store_is_brought_again(source: Path, target: 
         assert tuples_of(saver) == original(source)
 
 
+def test_damage_in_the_store_is_found_when_it_is_run_again(source: Path, target: Path) -> None:
+    import_sqlite(source, target)
+    with sqlite3.connect(target) as connection:
+        [(digest,)] = connection.execute(
+            "SELECT digest FROM threadline_chunks WHERE length(data) > 200 ORDER BY digest LIMIT 1"
+        )
+        connection.execute("UPDATE threadline_chunks SET data = zeroblob(50) WHERE digest = ?", (digest,))
+    again = import_sqlite(source, target)
+    assert not again.is_complete
+    assert all("what was read back is not what the source has" in problem for problem in again.problems)
+    assert again.checkpoints.present > 0
+
+
 def test_two_imports_at_once_do_no_harm(source: Path, target: Path) -> None:
     command = [sys.executable, "-m", "threadline", "import", str(source), "--to", str(target)]
     both = [subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL) for _ in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
     with Checkpointer(target) as saver:
         assert tuples_of(saver) == original(source)
+
+
+@pytest.mark.parametrize("frequency", [3, 1000])
+def test_a_delta_channel_is_replayed_from_imported_writes(tmp_path: Path, target: Path, frequency: int) -> None:
+    words = Annotated[list, DeltaChannel(lambda state, writes: [*state, *chain(*writes)], snapshot_frequency=frequency)]
+    builder = StateGraph(TypedDict("Words", {"words": words}))  # type: ignore[misc]
+    builder.add_node("echo", lambda state: {"words": [HumanMessage(f"heard {len(state['words'])}")]})
+    builder.add_edge(START, "echo")
+    config: Any = {"configurable": {"thread_id": "t"}}
+    with SqliteSaver.from_conn_string(str(tmp_path / "old.db")) as saver:
+        graph = builder.compile(checkpointer=saver)
+        for turn in range(5):
+            graph.invoke({"words": [HumanMessage(f"hello {turn}")]}, config)
+        wanted = [one.values for one in graph.get_state_history(config)]
+    assert import_sqlite(tmp_path / "old.db", target).is_complete
+    with Checkpointer(target) as imported:
+        graph = builder.compile(checkpointer=imported)
+        assert [one.values for one in graph.get_state_history(config)] == wanted
+        assert len(graph.invoke({"words": [HumanMessage("more")]}, config)["words"]) == 12
 
 
 def test_into_the_same_file_and_the_source_is_left_byte_for_byte(source: Path, run_import: Callable[..., Any]) -> None:

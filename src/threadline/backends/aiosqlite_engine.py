@@ -28,6 +28,7 @@ class AiosqliteEngine:
 
     url = "sqlite://"
     opens_inline = False
+    is_in_memory = False
 
     def __init__(self, connection: aiosqlite.Connection, **options: Any) -> None:
         if not hasattr(connection, "_execute"):

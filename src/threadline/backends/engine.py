@@ -27,6 +27,8 @@ class Engine(Protocol):
     url: str
     # Whether opening on the calling thread is quick and allowed, even inside an event loop.
     opens_inline: bool
+    # Whether stored bytes live as objects in this process, so that caching them again is a waste.
+    is_in_memory: bool
 
     def run(self, operation: Operation[T]) -> T:
         """The result, on the calling thread."""
@@ -48,6 +50,7 @@ class MemoryEngine:
     """Operations on records in this process; nothing ever waits."""
 
     opens_inline = True
+    is_in_memory = True
 
     def __init__(self, backend: Backend | None = None, url: str = "memory://") -> None:
         self.url = url

@@ -33,6 +33,7 @@ class SqliteEngine:
     """Operations on one SQLite database."""
 
     opens_inline = True
+    is_in_memory = False
 
     def __init__(
         self,

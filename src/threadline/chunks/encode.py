@@ -40,10 +40,12 @@ class Encoded:
 class Encoder:
     """Encodes values for one store: one codec, one digest key."""
 
-    def __init__(self, codec: Codec, digester: Digester, *, trust_identity: bool = False) -> None:
+    def __init__(
+        self, codec: Codec, digester: Digester, *, trust_identity: bool = False, shares_contents: bool = False
+    ) -> None:
         self.codec = codec
         self.digester = digester
-        self.prover = Prover(codec, trust_identity=trust_identity)
+        self.prover = Prover(codec, trust_identity=trust_identity, shares_contents=shares_contents)
 
     def value(self, value: Any, path: str, before: Sequence[Run] = (), stamp: Stamp | None = None) -> Encoded:
         """Encode one value; `before` are the runs of the channel's last value, good under `stamp`."""
@@ -189,10 +191,25 @@ class _Sequence:
             self.made.append(begun)
         else:
             keys = None if self.keys is None else self.keys[self.start : end]
-            proof = self.encoder.prover.prove(self.values[self.start : end], begun.proof if begun else None)
+            added = self.refs[len(begun.refs) :] if begun is not None else self.refs
+            contents = self._contents(added) if self.encoder.prover.shares_contents else None
+            values = self.values[self.start : end]
+            proof = self.encoder.prover.prove(values, begun.proof if begun else None, contents)
             self.made.append(Run(tuple(self.refs), keys, proof))
         self.refs = []
         self.start = end
+
+    def _contents(self, refs: Sequence[Ref]) -> list[bytes] | None:
+        """The items just encoded, as the very objects that will be stored; None where one was cut."""
+        found = []
+        for ref in refs:
+            if type(ref) is bytes:
+                found.append(self.chunks[ref][1])
+            elif isinstance(ref, Inline):
+                found.append(ref.content)
+            else:
+                return None
+        return found
 
 
 def _starts(before: Sequence[Run]) -> dict[int, Run]:

@@ -52,6 +52,7 @@ class Reader:
         envelope: Envelope,
         *,
         cache_bytes: int,
+        decoded_bytes: int,
         share_decoded: bool = False,
     ) -> None:
         self.codec = codec
@@ -59,7 +60,7 @@ class Reader:
         self.envelope = envelope
         self.share_decoded = share_decoded
         self.contents: BoundedCache[bytes, bytes | Node] = BoundedCache(cache_bytes)
-        self.decoded: BoundedCache[bytes, Any] = BoundedCache(cache_bytes)
+        self.decoded: BoundedCache[bytes, Any] = BoundedCache(decoded_bytes)
 
     async def gather(self, pool: int, refs: Iterable[Ref], fetch: FetchChunks, pile: Pile) -> None:
         """Fill the pile with all the references need: each chunk once, a level's chunks in one query."""

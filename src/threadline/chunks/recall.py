@@ -58,14 +58,21 @@ def _held_by(proof: Proof) -> int:
 class Prover:
     """Makes and checks proofs."""
 
-    def __init__(self, codec: Codec, *, trust_identity: bool) -> None:
+    def __init__(self, codec: Codec, *, trust_identity: bool, shares_contents: bool = False) -> None:
         self.codec = codec
         self.trust_identity = trust_identity
+        # Where the store itself keeps the encoded items in memory, remembering them costs nothing.
+        self.shares_contents = shares_contents
 
-    def prove(self, values: Sequence[Any], begun: Proof | None = None) -> Proof:
-        """A proof for values that were just encoded; `begun` holds for those at their beginning."""
+    def prove(self, values: Sequence[Any], begun: Proof | None, contents: list[bytes] | None) -> Proof:
+        """A proof for values that were just encoded.
+
+        `begun` holds for those at their beginning; `contents` are the items of the others, where known.
+        """
         if self.trust_identity:
             return Same(list(values))
+        if self.shares_contents and contents is not None and (begun is None or type(begun) is list):
+            return [*(begun or ()), *contents]
         if isinstance(begun, Fingerprint):
             added = self.codec.exact_fingerprint(values[len(begun.kinds) :])
             if added is not None:

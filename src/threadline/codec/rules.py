@@ -54,12 +54,14 @@ class _Registry:
         self.generation = 0
 
     def add(self, registration: Registration, aliases: Iterable[str]) -> None:
-        held = self.by_name.get(registration.name)
-        if held is not None and class_name(held.cls) != class_name(registration.cls):
-            raise InvalidRequest(f"the name {registration.name!r} already belongs to {class_name(held.cls)}")
+        own = class_name(registration.cls)
+        names = (registration.name, own, *aliases)
+        for name in names:
+            held = self.by_name.get(name)
+            if held is not None and name != own and class_name(held.cls) != own:
+                raise InvalidRequest(f"the name {name!r} already belongs to {class_name(held.cls)}")
         self.by_class[registration.cls] = registration
-        for name in (registration.name, class_name(registration.cls), *aliases):
-            self.by_name[name] = registration
+        self.by_name.update(dict.fromkeys(names, registration))
         self.generation += 1
 
 

@@ -22,6 +22,7 @@ __all__ = ["Shape", "shape_of"]
 log = logging.getLogger("threadline")
 _new = object.__new__
 _set = object.__setattr__
+_BASIC_TYPES = frozenset((bytearray, bytes, complex, dict, float, frozenset, int, list, set, str, tuple))
 _PLAIN_VALUES = (str, int, float, bool, bytes, type(None))
 
 
@@ -62,6 +63,7 @@ def _pydantic(cls: Any) -> Shape:
     has_extra = cls.model_config.get("extra") == "allow"
     has_private = bool(cls.__private_attributes__)
     is_root = getattr(cls, "__pydantic_root_model__", False)
+    is_simple = not is_root and not has_private
 
     def state(model: Any) -> Any:
         values = model.__dict__
@@ -77,6 +79,16 @@ def _pydantic(cls: Any) -> Shape:
         return parts
 
     def build(state: Any, chosen: frozenset[str] | None = None) -> Any:
+        if type(state) is dict and state.keys() == names and is_simple:
+            model = _new(cls)
+            _set(model, "__dict__", state)
+            _set(model, "__pydantic_fields_set__", set(names if chosen is None else chosen))
+            _set(model, "__pydantic_extra__", {} if has_extra else None)
+            _set(model, "__pydantic_private__", None)
+            return model
+        return build_any(state, chosen)
+
+    def build_any(state: Any, chosen: frozenset[str] | None) -> Any:
         extra: Any = {} if has_extra else None
         private: Any = None
         given: Any = ()
@@ -165,8 +177,11 @@ def _dataclass(cls: Any) -> Shape:
     fields = {field.name: field for field in dataclasses.fields(cls)}
     names = frozenset(fields)
     in_dict = not any("__slots__" in base.__dict__ for base in cls.__mro__[:-1])
+    also = next((base.__name__ for base in cls.__mro__ if base in _BASIC_TYPES), None)
 
     def state(instance: Any) -> Any:
+        if also is not None:
+            raise TypeError(f"a dataclass that is also a {also} has more than its fields: register() it with encode=")
         if in_dict and (values := instance.__dict__).keys() == names:
             return values
         found = {name: getattr(instance, name) for name in fields if hasattr(instance, name)}

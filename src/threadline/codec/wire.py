@@ -219,8 +219,10 @@ class Codec:
             lowered = self._lower(state, path if kind is tuple else f"{path}<{kind.__name__}>")
         except NotSerializable as error:
             raise error if error.path else NotSerializable(str(error), path=path) from None
-        except (TypeError, ValueError) as error:
-            raise NotSerializable(str(error), path=path) from None
+        except RecursionError:
+            raise
+        except Exception as error:  # code of the value's own class, or of its registration
+            raise NotSerializable(f"it could not be taken apart ({error})", path=path) from error
         return lowered if header is None else Ext(OBJECT, header + packb(lowered, option=OPTIONS))
 
     def _lower_dict(self, value: dict[Any, Any], path: str) -> Any:

@@ -71,13 +71,23 @@ class Tools:
         trust_identity: bool = False,
         share_decoded: bool = False,
         index_metadata: tuple[str, ...] = (),
+        is_in_memory: bool = False,
     ) -> None:
         self.codec = codec
         self.envelope = Envelope(compression=compression, ring=ring)
         # Under encryption nothing of the metadata is readable unless its key was named.
         self.indexed = tuple(index_metadata) if ring is not None else None
-        self.encoder = Encoder(codec, Digester(), trust_identity=trust_identity)
-        self.reader = Reader(codec, Digester(), self.envelope, cache_bytes=cache_bytes, share_decoded=share_decoded)
+        # A store in this process's memory needs no second copy of its bytes.
+        shares = is_in_memory and ring is None
+        self.encoder = Encoder(codec, Digester(), trust_identity=trust_identity, shares_contents=shares)
+        self.reader = Reader(
+            codec,
+            Digester(),
+            self.envelope,
+            cache_bytes=0 if is_in_memory else cache_bytes,
+            decoded_bytes=cache_bytes,
+            share_decoded=share_decoded,
+        )
         self.recall = Recall(cache_bytes)
         self.known = KnownChunks(cache_bytes // 2)
         # thread id -> pool and epoch as last seen; (thread, namespace) -> the checkpoint last put or got, its roots.
@@ -91,13 +101,20 @@ class Tools:
         clone: Tools = object.__new__(Tools)
         clone.__dict__.update(self.__dict__)
         clone.codec = codec
-        clone.encoder = Encoder(codec, self.encoder.digester, trust_identity=self.encoder.prover.trust_identity)
+        prover, reader = self.encoder.prover, self.reader
+        clone.encoder = Encoder(
+            codec,
+            self.encoder.digester,
+            trust_identity=prover.trust_identity,
+            shares_contents=prover.shares_contents,
+        )
         clone.reader = Reader(
             codec,
-            self.reader.digester,
+            reader.digester,
             self.envelope,
-            cache_bytes=self.reader.contents.limit_bytes,
-            share_decoded=self.reader.share_decoded,
+            cache_bytes=reader.contents.limit_bytes,
+            decoded_bytes=reader.decoded.limit_bytes,
+            share_decoded=reader.share_decoded,
         )
         clone.recall = Recall(self.recall.limit_bytes)
         clone.warned = set()

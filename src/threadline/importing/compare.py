@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ..chunks.refs import Ref
-from ..core.documents import ABSENT, read_metadata
+from ..core.documents import ABSENT, draft, read_metadata
 from ..core.reading import Read
 from ..core.tools import Tools
 from ..errors import Corrupt
@@ -22,8 +22,6 @@ from .source import SourceCheckpoint
 from .transcode import Cipher, TransferCodec
 
 __all__ = ["Comparison", "Wanted", "WantedWrite", "compare", "wanted_from"]
-
-_STANDARD_KEYS = frozenset(("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"))
 
 
 class WantedWrite(NamedTuple):
@@ -119,31 +117,18 @@ def compare(wanted: Wanted, stored: Read | None, tools: Tools) -> Comparison:
 
 
 def _is_same_checkpoint(wanted: Wanted, stored: Read, tools: Tools) -> bool:
-    codec, document = tools.codec, stored.document
-    checkpoint = wanted.checkpoint
-    said = [
-        wanted.parent,
-        checkpoint.get("v", 1),
-        checkpoint["ts"],
-        _sorted(checkpoint["channel_versions"]),
-        checkpoint.get("versions_seen", {}),
-        checkpoint.get("updated_channels", ABSENT),
-        {key: value for key, value in checkpoint.items() if key not in _STANDARD_KEYS},
-        wanted.metadata,
-    ]
-    held = [
-        stored.found.row.parent,
-        document.v,
-        document.ts,
-        _sorted(document.roots.versions),
-        document.versions_seen,
-        document.updated_channels,
-        document.other,
-        read_metadata(stored.found, codec, tools.envelope),
-    ]
-    if codec.encode_natively(said) != codec.encode_natively(held):
+    codec, document, row = tools.codec, stored.document, stored.found.row
+    held: dict[str, Any] = {"v": document.v, "ts": document.ts, "versions_seen": document.versions_seen}
+    if document.updated_channels is not ABSENT:
+        held["updated_channels"] = document.updated_channels
+    held.update(document.other)
+    metadata = read_metadata(stored.found, codec, tools.envelope)
+    if draft(wanted.checkpoint, wanted.metadata, codec)[:2] != draft(held, metadata, codec)[:2]:
         return False
-    values, refs = checkpoint.get("channel_values", {}), document.roots.refs
+    said_of_channels = [wanted.parent, _sorted(wanted.checkpoint["channel_versions"])]
+    if codec.encode_natively(said_of_channels) != codec.encode_natively([row.parent, _sorted(document.roots.versions)]):
+        return False
+    values, refs = wanted.checkpoint.get("channel_values", {}), document.roots.refs
     return values.keys() == refs.keys() and all(
         _content(stored, refs[name], tools) == codec.encode_natively(value) for name, value in values.items()
     )

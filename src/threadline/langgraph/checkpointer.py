@@ -31,7 +31,8 @@ class Checkpointer(Saver, BaseCheckpointSaver[Any]):
 
     def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
         engine_options, tool_options = split_options(options)
-        self._start(make_engine(url, **engine_options), make_tools(**tool_options))
+        engine = make_engine(url, **engine_options)
+        self._start(engine, make_tools(engine, **tool_options))
 
     def _start(self, engine: Engine, tools: Tools) -> None:
         register_langgraph_types()

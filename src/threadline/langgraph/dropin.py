@@ -45,7 +45,8 @@ class SqliteSaver(Checkpointer):
             raise InvalidRequest("SqliteSaver takes a sqlite3.Connection; for a path use SqliteSaver.from_conn_string")
         engine_options, tool_options = split_options({**options, "serde": serde})
         self.conn = conn
-        self._start(make_engine(connection=conn, **engine_options), make_tools(**tool_options))
+        engine = make_engine(connection=conn, **engine_options)
+        self._start(engine, make_tools(engine, **tool_options))
 
     @classmethod
     @contextmanager
@@ -64,7 +65,8 @@ class AsyncSqliteSaver(Checkpointer):
     def __init__(self, conn: aiosqlite.Connection, *, serde: Any = None, **options: Any) -> None:
         engine_options, tool_options = split_options({**options, "serde": serde})
         self.conn = conn
-        self._start(AiosqliteEngine(conn, **engine_options), make_tools(**tool_options))
+        engine = AiosqliteEngine(conn, **engine_options)
+        self._start(engine, make_tools(engine, **tool_options))
 
     @classmethod
     @asynccontextmanager

@@ -23,10 +23,11 @@ async def test_a_checkpoint_comes_back_as_it_was_put(saver: Half, thread: str) -
     )
     metadata = {"source": "loop", "step": 7, "parents": {"": "above"}, "tags": ["x", {"deep": [1.5, None, True]}]}
 
-    returned = await saver.put(place(thread), made, metadata, made["channel_versions"])
+    returned = await saver.put({"configurable": {"thread_id": thread}}, made, metadata, made["channel_versions"])
     found = await stored(saver, returned)
 
     assert returned == place(thread, made["id"])
+    assert found == await stored(saver, {"configurable": {"thread_id": thread}})
     assert found.checkpoint == made
     assert found.metadata == metadata
     assert found.config == returned
