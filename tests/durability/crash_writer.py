@@ -34,7 +34,7 @@ def main():
             live(path, acks, half, mode, life, newest)
         # One life in five may be killed while it opens the database; the others have begun to write.
         if dice.random() < 0.8:
-            wait_for_growth(acks, written_before)
+            wait_for_growth(acks, written_before, pid)
         time.sleep(dice.uniform(0, 0.012))
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
@@ -44,10 +44,13 @@ def main():
     print(kills)
 
 
-def wait_for_growth(acks, size):
+def wait_for_growth(acks, size, pid):
+    """Wait until the child was told of something, or has ended."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         if os.path.exists(acks) and os.path.getsize(acks) > size:
+            return
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             return
         time.sleep(0.0005)
     sys.exit("a writer wrote nothing for 20 seconds")

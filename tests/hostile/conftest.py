@@ -108,6 +108,22 @@ def refused(half, saver, unchanged):
     return call
 
 
+@pytest.fixture
+def each():
+    """Checks case after case, and fails with all that went wrong rather than with the first of it."""
+
+    def check_all(cases, check):
+        wrong = []
+        for case in cases:
+            try:
+                check(case)
+            except (Exception, pytest.fail.Exception) as failure:
+                wrong.append(f"{repr(case)[:100]}\n    {type(failure).__name__}: {str(failure)[:300]}")
+        assert not wrong, "\n".join(wrong)
+
+    return check_all
+
+
 def config(thread_id="t", checkpoint_id=None, namespace=""):
     configurable = {"thread_id": thread_id, "checkpoint_ns": namespace}
     if checkpoint_id is not None:

@@ -75,8 +75,10 @@ def reduce_exception(error: BaseException) -> list[str]:
     return [f"{cls.__module__}:{cls.__qualname__}", text]
 
 
-def _moment_state(moment: dt.datetime) -> list[Any]:
+def _moment_state(moment: dt.datetime) -> Any:
     zone = moment.tzinfo
+    if not moment.fold and (zone is None or zone is dt.timezone.utc):
+        return moment.isoformat()  # what most moments are, in half the time
     if zone is not None and type(zone) not in (dt.timezone, zoneinfo.ZoneInfo):
         # Zones of other libraries cannot be rebuilt; the offset in force at that moment can.
         offset = moment.utcoffset()
@@ -85,6 +87,8 @@ def _moment_state(moment: dt.datetime) -> list[Any]:
 
 
 def _moment(parts: Any) -> dt.datetime:
+    if type(parts) is str:
+        return dt.datetime.fromisoformat(parts)
     return dt.datetime.fromisoformat(parts[0]).replace(fold=parts[1], tzinfo=parts[2])
 
 

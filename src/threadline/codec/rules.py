@@ -15,8 +15,9 @@ import importlib
 import os
 import sys
 import typing
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
 from ..errors import InvalidRequest, NotAllowed
@@ -126,13 +127,13 @@ class TypeRules:
         self.is_strict = allowed != "imported"
         self.named: frozenset[str] = frozenset()
         if not isinstance(allowed, str):
-            entries = list(allowed)
+            entries = _checked(allowed)
             self.named = _names(entries) | _names(_parts_of(entries))
 
     def with_allowlist(self, extra: Collection[Any]) -> TypeRules:
         """These rules, and the types named."""
-        widened = TypeRules("strict" if self.is_strict else "imported")
-        widened.named = self.named | _names(extra) | _names(_parts_of(extra))
+        widened, entries = TypeRules("strict" if self.is_strict else "imported"), _checked(extra)
+        widened.named = self.named | _names(entries) | _names(_parts_of(entries))
         return widened
 
     def find(self, name: str) -> Registration:
@@ -159,8 +160,8 @@ class TypeRules:
             )
         found: Any = module
         for part in qualname.split("."):
-            found = vars(found).get(part) if hasattr(found, "__dict__") else None
-        shape = shape_of(found) if isinstance(found, type) else None
+            found = _attributes(found).get(part)
+        shape = shape_of(found) if issubclass(type(found), type) else None
         if shape is None:
             raise NotAllowed(
                 f"the stored type {name} is no data class (any more): register() it, with aliases= if it has moved"
@@ -173,6 +174,25 @@ def _names(types: Iterable[Any]) -> frozenset[str]:
     return frozenset(
         class_name(entry) if isinstance(entry, type) else f"{entry[0]}:{'.'.join(entry[1:])}" for entry in types
     )
+
+
+def _checked(types: Any) -> list[Any]:
+    """A collection of classes and (module, name) pairs."""
+    entries = list(types) if isinstance(types, Iterable) else [types]
+    for entry in entries:
+        is_pair = isinstance(entry, (tuple, list)) and len(entry) > 1 and all(isinstance(part, str) for part in entry)
+        if not isinstance(entry, type) and not is_pair:
+            raise InvalidRequest(f"allowed types are classes or pairs of module and name, not {entry!r}")
+    return entries
+
+
+def _attributes(holder: Any) -> Mapping[str, Any]:
+    """What a module or a class holds, without asking it: either may answer with code of its own."""
+    kind = type(holder)
+    if issubclass(kind, ModuleType):
+        held: Mapping[str, Any] = object.__getattribute__(holder, "__dict__")
+        return held
+    return type.__getattribute__(holder, "__dict__") if issubclass(kind, type) else {}
 
 
 def _parts_of(types: Iterable[Any]) -> set[type]:
@@ -196,7 +216,7 @@ def _parts_of(types: Iterable[Any]) -> set[type]:
 
 
 def _imported(module: str, name: str) -> Any:
-    return vars(sys.modules[module]).get(name) if module in sys.modules else None
+    return _attributes(sys.modules.get(module)).get(name)
 
 
 def _strict_by_environment() -> bool:

@@ -110,8 +110,8 @@ class CipherRing:
         return bytes((len(name),)) + name.encode() + sealed
 
     def open(self, key_id: str, sealed: bytes, bound_to: bytes) -> bytes:
-        end = sealed[0] + 1
         try:
+            end = sealed[0] + 1
             opened = self._cipher.decrypt(sealed[1:end].decode(), sealed[end:])
         except Exception as error:
             raise Corrupt("sealed bytes were altered, or sealed under another key") from error

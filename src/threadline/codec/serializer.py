@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..errors import NotAllowed
-from .legacy import revive_json, unpack_legacy
+from ormsgpack import OPT_NON_STR_KEYS
+
+from ..errors import Corrupt, NotAllowed, ThreadlineError
+from .legacy import revive_json
 from .rules import AllowedTypes, TypeRules
 from .wire import Codec
 
@@ -62,12 +64,14 @@ def load_typed(data: tuple[str, bytes], codec: Codec) -> Any:
     if tag == "bytearray":
         return bytearray(content)
     if tag == "json":
-        return json.loads(content, object_hook=lambda value: revive_json(value, codec))
-    if tag == "msgpack":
         try:
-            return unpack_legacy(content, codec._unpack_extension)
-        except ValueError as error:
-            raise codec._why_undecodable(content, error) from None
+            return json.loads(content, object_hook=lambda value: revive_json(value, codec))
+        except ThreadlineError:
+            raise
+        except Exception as error:  # whatever a constructor says to arguments that do not fit
+            raise Corrupt(f"undecodable JSON ({error})") from error
+    if tag == "msgpack":
+        return codec.decode(content, OPT_NON_STR_KEYS)
     if tag == "pickle":
         if not codec.pickle_fallback:
             raise NotAllowed(

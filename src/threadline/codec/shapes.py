@@ -152,18 +152,26 @@ def _private_defaults(cls: Any) -> dict[str, Any] | None:
 def _pydantic_v1(cls: Any) -> Shape:
     fields = cls.__fields__
     names = frozenset(fields)
+    is_open = cls.__config__.extra.value == "allow"
 
     def state(model: Any) -> Any:
+        if not model.__dict__.keys() >= names:
+            raise TypeError(f"it was constructed without {', '.join(sorted(names - model.__dict__.keys()))}")
         private = {name: getattr(model, name) for name in cls.__private_attributes__ if hasattr(model, name)}
         return [dict(model.__dict__), sorted(model.__fields_set__), *([private] if private else [])]
 
+    def default(name: str) -> Any:
+        if fields[name].required:
+            raise _missing_field(cls, name)
+        return fields[name].get_default()
+
     def build(state: Any) -> Any:
         values, chosen, *private = state if type(state) is list else (state, list(state))
-        if not values.keys() >= names:
-            values = {**{n: fields[n].get_default() for n in names - values.keys()}, **values}
+        if values.keys() != names:
+            values = _fitted(cls, values, names.union(values) if is_open else names, default)
         model = _new(cls)
         _set(model, "__dict__", values)
-        _set(model, "__fields_set__", set(chosen))
+        _set(model, "__fields_set__", set(chosen) & values.keys())
         model._init_private_attributes()
         for name, value in private[0].items() if private else ():
             if name in cls.__private_attributes__:

@@ -15,9 +15,9 @@ codec/rules.py; codes 0 to 7 are LangGraph's and are read by codec/legacy.py.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import ormsgpack
@@ -55,6 +55,8 @@ OPTIONS = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 _NATIVE = frozenset((str, int, float, bool, type(None), list, dict))
+# Types that ormsgpack looks into, or packs, without asking.
+_SEE_THROUGH = frozenset((list, dict, bytearray, memoryview))
 _MESSAGE_OF_DEPTH = "nested deeper than 250 levels, or it contains itself"
 
 
@@ -111,17 +113,14 @@ class Codec:
             packed = packb(value, self._pack_object, OPTIONS)
         except (TypeError, ValueError, RecursionError):
             return self._encode_slowly(value, path)
-        # ormsgpack packs a bytearray as if it were bytes and does not ask; only a walk can tell.
-        if (b"\xc4" in packed or b"\xc5" in packed or b"\xc6" in packed) and self._has_mutable_bytes(value):
-            return self._encode_slowly(value, path)
-        return packed
+        return self._encode_slowly(value, path) if _hides_mutable_bytes(value, packed) else packed
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes, option: int | None = None) -> Any:
         """The value of some bytes; NotAllowed or Corrupt when it cannot or may not be rebuilt."""
         if self._generation != registry.generation:
             self._forget()
         try:
-            return unpackb(data, ext_hook=self._unpack_extension)
+            return unpackb(data, ext_hook=self._unpack_extension, option=option)
         except ValueError as error:
             raise self._why_undecodable(data, error) from None
 
@@ -156,7 +155,7 @@ class Codec:
             if kind not in _NATIVE and len(value.__dict__) != fields[kind]:
                 return None
         # Bytes and bytearrays pack alike, so a fingerprint that holds either proves nothing.
-        if (b"\xc4" in packed or b"\xc5" in packed or b"\xc6" in packed) and _has_bytes(unpackb(packed)):
+        if _may_hold_bytes(packed) and _has_bytes(unpackb(packed)):
             return None
         return found
 
@@ -189,7 +188,14 @@ class Codec:
     def _pack_object(self, value: Any) -> Any:
         plan = self._plans.get(type(value)) or self._plan_for(value)
         header, state = plan(value)
-        return state if header is None else Ext(OBJECT, header + packb(state, self._pack_object, OPTIONS))
+        if header is None:
+            if _hides_mutable_bytes(state, b"\xc4"):
+                raise TypeError("only the slow way tells bytearrays from bytes")
+            return state
+        packed = packb(state, self._pack_object, OPTIONS)
+        if _hides_mutable_bytes(state, packed):
+            raise TypeError("only the slow way tells bytearrays from bytes")
+        return Ext(OBJECT, header + packed)
 
     def _encode_slowly(self, value: Any, path: str) -> bytes:
         try:
@@ -239,24 +245,6 @@ class Codec:
         # As extensions already packed, so that sets within sets are not encoded again at every level.
         return [unpackb(packed, ext_hook=Ext) for packed in sorted(map(self.encode_natively, members))]
 
-    def _has_mutable_bytes(self, value: Any) -> bool:
-        """Whether a bytearray or memoryview is anywhere inside; level by level, which is far the fastest."""
-        level = [value]
-        while level:
-            kinds = set(map(type, level))
-            if bytearray in kinds or memoryview in kinds:
-                return True
-            below: list[Any] = []
-            if list in kinds:
-                below.extend(chain.from_iterable([item for item in level if type(item) is list]))
-            if dict in kinds:
-                below.extend(chain.from_iterable([item.values() for item in level if type(item) is dict]))
-            for kind in kinds - _NATIVE - {bytes, Ext}:
-                plan = self._plans.get(kind) or self._plan_for(next(v for v in level if type(v) is kind))
-                below.extend([plan(item)[1] for item in level if type(item) is kind])
-            level = below
-        return False
-
     def _plan_for(self, value: Any) -> Plan:
         """Decide once how instances of this type are packed."""
         cls = type(value)
@@ -284,6 +272,9 @@ class Codec:
                 self.rules.find(name)
             except NotAllowed as error:
                 raise NotSerializable(f"it could not be loaded again: {error}") from None
+            # It may have taken the place of a class that was read before, as when a notebook's cell runs again.
+            for known in [known for known in list(self._builders) if known.partition(b"?")[0] == name.encode()]:
+                del self._builders[known]
             return make_plan(name, shape.state, shape.variant)
         from .science import science_plan
 
@@ -328,11 +319,12 @@ class Codec:
             text, _, variant = text.partition("?")
             registration = self.rules.find(text)
             build = registration.shape.build
-            if variant and registration.shape.build_variant is not None:
-                build = registration.shape.build_variant(variant)
             stored = int(text.partition("@")[2] or 1)
             if stored < registration.version and registration.upgrade is not None:
+                # Without the variant, which speaks of the class as it was.
                 build = upgraded(build, registration.upgrade, stored)
+            elif variant and registration.shape.build_variant is not None:
+                build = registration.shape.build_variant(variant)
         self._builders[name] = build
         return build
 
@@ -374,6 +366,35 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _hides_mutable_bytes(value: Any, packed: bytes) -> bool:
+    """Whether a bytearray or memoryview is inside, which ormsgpack packs as bytes without asking.
+
+    Most packed values show by their bytes alone that they hold neither. Other values are looked through
+    level by level; objects inside were looked through when they were packed themselves.
+    """
+    kind = type(value)
+    if kind is list and not _SEE_THROUGH & set(map(type, value)):
+        return False
+    if not _may_hold_bytes(packed):
+        return False
+    level = [value]
+    while True:
+        kinds = set(map(type, level))
+        if bytearray in kinds or memoryview in kinds:
+            return True
+        if list not in kinds and dict not in kinds:
+            return False
+        if not kinds <= _NATIVE:
+            level = [item for item in level if type(item) is list or type(item) is dict]
+        # The quickest way through plain containers that Python has: keys and values of all of them at once.
+        level = gc.get_referents(*level)
+
+
+def _may_hold_bytes(packed: bytes) -> bool:
+    """Whether one of msgpack's three markers of bytes occurs, be it as a marker or as something else."""
+    return 0xC4 in packed or 0xC5 in packed or 0xC6 in packed
 
 
 def _has_bytes(value: Any) -> bool:

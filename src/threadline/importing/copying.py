@@ -97,7 +97,7 @@ def import_sqlite(
         for tag in sorted(tables.tags(), key=str):
             check_tag(tag, can_decrypt=cipher is not None)
         engine = make_engine(source if target is None else target, **engine_options)
-        tools = make_tools(**tool_options)
+        tools = make_tools(engine, **tool_options)
         tools = tools.with_codec(TransferCodec(tools.codec.rules))
         try:
             return _Import(tables, engine, tools, cipher, progress).run()

