@@ -37,8 +37,12 @@ scalars = st.one_of(
     st.uuids(),
     st.dates(),
     st.timedeltas(),
-    st.builds(lambda when, zone, fold: when.replace(tzinfo=zone, fold=fold), st.datetimes(), any_zone, st.sampled_from([0, 1])),
-    st.builds(lambda when, zone, fold: when.replace(tzinfo=zone, fold=fold), st.times(), any_zone, st.sampled_from([0, 1])),
+    st.builds(
+        lambda when, zone, fold: when.replace(tzinfo=zone, fold=fold), st.datetimes(), any_zone, st.sampled_from([0, 1])
+    ),
+    st.builds(
+        lambda when, zone, fold: when.replace(tzinfo=zone, fold=fold), st.times(), any_zone, st.sampled_from([0, 1])
+    ),
     OFFSETS,
     st.ip_addresses(),
     st.builds(range, st.integers(), st.integers(), st.integers(1)),

@@ -45,7 +45,12 @@ def test_by_default_a_data_class_of_an_imported_module_is_rebuilt(value):
         *("os:system", "builtins:eval", "subprocess:Popen", "builtins:object", "builtins:type", "io:StringIO"),
         *("codec_kinds:Opaque", "codec_kinds:ran", "codec_kinds:Missing", "codec_kinds:Outer", "codec_kinds:T"),
         *("codec_kinds:Closing", "codec_kinds:Outer.Inner.value", "codec_kinds:", ":Point", "codec_kinds", "", ":"),
-        *("codec_kinds:Point.__class__", "codec_kinds:Point.__init__.__globals__", "codec_kinds:..", "codec_kinds:Grumpy"),
+        *(
+            "codec_kinds:Point.__class__",
+            "codec_kinds:Point.__init__.__globals__",
+            "codec_kinds:..",
+            "codec_kinds:Grumpy",
+        ),
         *("codec_kinds.Point", "sys:modules", "threadline:KeyRing", "threadline.errors:Corrupt", "pickle", "?1", "@2"),
     ],
 )

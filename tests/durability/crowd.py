@@ -48,9 +48,9 @@ def side_by_side(*works):
         sys.exit(f"exit codes {codes}")
 
 
-def puts(path, count, half):
-    """Every process puts its own thread; they also meet in one thread, each in its own namespace."""
-    side_by_side(*((put_many, path, f"writer-{n}", int(count), half) for n in range(PROCESSES)))
+def puts(path, count):
+    """Every process puts its own thread, every second one by the async half; all meet in one more thread."""
+    side_by_side(*((put_many, path, f"writer-{n}", int(count), ("sync", "async")[n % 2]) for n in range(PROCESSES)))
 
 
 def put_many(path, thread_id, count, half):

@@ -83,11 +83,13 @@ def test_a_checkpoint_replaced_while_it_is_read_is_the_old_or_the_new_one(half, 
     assert happened()
 
 
-def test_a_list_leaves_out_what_is_pruned_under_it(half, two, interleave):
+@pytest.mark.parametrize("tasks", [["task"], []], ids=["with writes", "without writes"])
+def test_a_list_leaves_out_what_is_pruned_under_it(half, two, interleave, tasks):
     saver, other = two
     for step in range(4):
         put(half, other, step, {"a": big(step)})
-        other.put_writes(lives.config("t", lives.id_of(step)), [("a", big(("write", step)))], "task")
+        for task_id in tasks:
+            other.put_writes(lives.config("t", lives.id_of(step)), [("a", big(("write", step)))], task_id)
     happened = interleave("chunks", lambda: other.prune(["t"]))
     listed = half.listed(saver, lives.config("t"))
     assert happened()
@@ -95,7 +97,7 @@ def test_a_list_leaves_out_what_is_pruned_under_it(half, two, interleave):
     for found in listed:
         step = lives.step_of(found.checkpoint["id"])
         assert dict(found.checkpoint["channel_values"]) == {"a": big(step)}
-        assert found.pending_writes == [("task", "a", big(("write", step)))]
+        assert found.pending_writes == [(task_id, "a", big(("write", step))) for task_id in tasks]
 
 
 def test_a_put_sends_again_what_was_collected_after_it_was_prepared(half, two, fresh, interleave):

@@ -41,46 +41,56 @@ WRONG_WRITES = [
 ]  # fmt: skip
 
 
-def named(case):
-    return "-".join("absent" if part is ABSENT else repr(part)[:30] for part in case[:2])
+def test_a_checkpoint_that_is_none_is_refused(each, refused, make):
+    def check(case):
+        key, value, word = case
+        wrong = make.checkpoint(3)
+        if value is ABSENT:
+            del wrong[key]
+        else:
+            wrong[key] = value
+        refused(
+            threadline.InvalidRequest, word, "put", make.config("kept", "00000002"), wrong, {"step": 3}, {"text": 3}
+        )
+        refused(threadline.InvalidRequest, word, "put", make.config("new"), wrong, {"step": 3}, {"text": 3})
+        good = (make.config("kept"), make.checkpoint(4), {"step": 4}, {"text": 4})
+        refused(
+            threadline.InvalidRequest, word, "put_many", [good, (make.config("new"), wrong, {"step": 3}, {"text": 3})]
+        )
+
+    each(WRONG_CHECKPOINTS, check)
 
 
-@pytest.mark.parametrize("case", WRONG_CHECKPOINTS, ids=named)
-def test_a_checkpoint_that_is_none_is_refused(refused, make, case):
-    key, value, word = case
-    wrong = make.checkpoint(3)
-    if value is ABSENT:
-        del wrong[key]
-    else:
-        wrong[key] = value
-    refused(threadline.InvalidRequest, word, "put", make.config("kept", "00000002"), wrong, {"step": 3}, {"text": 3})
-    refused(threadline.InvalidRequest, word, "put", make.config("new"), wrong, {"step": 3}, {"text": 3})
-    good = (make.config("kept"), make.checkpoint(4), {"step": 4}, {"text": 4})
-    refused(threadline.InvalidRequest, word, "put_many", [good, (make.config("new"), wrong, {"step": 3}, {"text": 3})])
+def test_something_else_than_a_checkpoint_is_refused(each, refused, make):
+    def check(wrong):
+        refused(threadline.InvalidRequest, "checkpoint", "put", make.config("kept"), wrong, {"step": 3}, {"text": 3})
+
+    each([None, [], "x", 5, b"x"], check)
 
 
-@pytest.mark.parametrize("wrong", [None, [], "x", 5, b"x"], ids=repr)
-def test_something_else_than_a_checkpoint_is_refused(refused, make, wrong):
-    refused(threadline.InvalidRequest, "checkpoint", "put", make.config("kept"), wrong, {"step": 3}, {"text": 3})
+def test_metadata_that_is_none_is_refused(each, refused, make):
+    def check(case):
+        wrong, word = case
+        refused(threadline.InvalidRequest, word, "put", make.config("kept"), make.checkpoint(3), wrong, {"text": 3})
+
+    each(WRONG_METADATA, check)
 
 
-@pytest.mark.parametrize("case", WRONG_METADATA, ids=named)
-def test_metadata_that_is_none_is_refused(refused, make, case):
-    wrong, word = case
-    refused(threadline.InvalidRequest, word, "put", make.config("kept"), make.checkpoint(3), wrong, {"text": 3})
-
-
-@pytest.mark.parametrize("wrong", [None, 5, "text", ["text"], b"text", 1.5], ids=repr)
 @pytest.mark.parametrize("parent", [None, "00000002"])
-def test_new_versions_that_are_no_dict_are_refused(refused, make, wrong, parent):
-    arguments = make.config("kept", parent), make.checkpoint(3), {"step": 3}, wrong
-    refused(threadline.InvalidRequest, "new_versions", "put", *arguments)
+def test_new_versions_that_are_no_dict_are_refused(each, refused, make, parent):
+    def check(wrong):
+        arguments = make.config("kept", parent), make.checkpoint(3), {"step": 3}, wrong
+        refused(threadline.InvalidRequest, "new_versions", "put", *arguments)
+
+    each([None, 5, "text", ["text"], b"text", 1.5], check)
 
 
-@pytest.mark.parametrize("wrong", ["x", 5, ["x"]], ids=repr)
-def test_metadata_of_a_config_that_is_no_dict_is_refused(refused, make, wrong):
-    config = {**make.config("kept"), "metadata": wrong}
-    refused(threadline.InvalidRequest, "metadata", "put", config, make.checkpoint(3), {"step": 3}, {"text": 3})
+def test_metadata_of_a_config_that_is_no_dict_is_refused(each, refused, make):
+    def check(wrong):
+        config = {**make.config("kept"), "metadata": wrong}
+        refused(threadline.InvalidRequest, "metadata", "put", config, make.checkpoint(3), {"step": 3}, {"text": 3})
+
+    each(["x", 5, ["x"]], check)
 
 
 def test_keys_of_a_config_that_are_no_text_are_left_out_of_the_metadata(saver, half, make):
@@ -91,21 +101,27 @@ def test_keys_of_a_config_that_are_no_text_are_left_out_of_the_metadata(saver, h
     assert found.metadata == {"step": 3, "plain": 1}
 
 
-@pytest.mark.parametrize("case", WRONG_WRITES, ids=named)
-def test_writes_that_are_no_pairs_are_refused(refused, make, case):
-    wrong, word = case
-    refused(threadline.InvalidRequest, word, "put_writes", make.config("kept", "00000002"), wrong, "task-2")
+def test_writes_that_are_no_pairs_are_refused(each, refused, make):
+    def check(case):
+        wrong, word = case
+        refused(threadline.InvalidRequest, word, "put_writes", make.config("kept", "00000002"), wrong, "task-2")
+
+    each(WRONG_WRITES, check)
 
 
-@pytest.mark.parametrize("wrong", [None, "", b"x", 1.5, True, [], "lone \ud800"], ids=repr)
-def test_a_task_id_that_is_none_is_refused(refused, make, wrong):
-    refused(threadline.InvalidRequest, "task_id", "put_writes", make.config("kept", "00000002"), [("a", 1)], wrong)
+def test_a_task_id_that_is_none_is_refused(each, refused, make):
+    def check(wrong):
+        refused(threadline.InvalidRequest, "task_id", "put_writes", make.config("kept", "00000002"), [("a", 1)], wrong)
+
+    each([None, "", b"x", 1.5, True, [], "lone \ud800"], check)
 
 
-@pytest.mark.parametrize("wrong", [None, 5, b"x", ["x"], "lone \ud800"], ids=repr)
-def test_a_task_path_that_is_no_text_is_refused(refused, make, wrong):
-    arguments = make.config("kept", "00000002"), [("a", 1)], "task-2", wrong
-    refused(threadline.InvalidRequest, "task_path", "put_writes", *arguments)
+def test_a_task_path_that_is_no_text_is_refused(each, refused, make):
+    def check(wrong):
+        arguments = make.config("kept", "00000002"), [("a", 1)], "task-2", wrong
+        refused(threadline.InvalidRequest, "task_path", "put_writes", *arguments)
+
+    each([None, 5, b"x", ["x"], "lone \ud800"], check)
 
 
 def test_writes_without_a_checkpoint_to_belong_to_are_refused(refused, make):
@@ -113,9 +129,11 @@ def test_writes_without_a_checkpoint_to_belong_to_are_refused(refused, make):
     refused(threadline.InvalidRequest, "checkpoint_id", "delete_checkpoint", make.config("kept"))
 
 
-@pytest.mark.parametrize("wrong", [None, 5, "x", [None], [5], [()], [("a", "b")]], ids=repr)
-def test_a_batch_that_is_none_is_refused(refused, wrong):
-    refused(threadline.InvalidRequest, "put_many", "put_many", wrong)
+def test_a_batch_that_is_none_is_refused(each, refused):
+    def check(wrong):
+        refused(threadline.InvalidRequest, "put_many", "put_many", wrong)
+
+    each([None, 5, "x", [None], [5], [()], [("a", "b")]], check)
 
 
 def test_deleting_what_is_not_there_is_not_found(refused, make):
@@ -132,21 +150,27 @@ def test_deleting_or_pruning_a_thread_that_is_not_there_changes_nothing(saver, u
         half.call(saver, "delete_for_runs", ["stranger"])
 
 
-@pytest.mark.parametrize("wrong", ["keep", "", None, 5, "DELETE"], ids=repr)
-def test_an_unknown_strategy_is_refused_before_anything_is_deleted(refused, wrong):
-    refused(threadline.InvalidRequest, "strategy", "prune", ["kept"], strategy=wrong)
+def test_an_unknown_strategy_is_refused_before_anything_is_deleted(each, refused):
+    def check(wrong):
+        refused(threadline.InvalidRequest, "strategy", "prune", ["kept"], strategy=wrong)
+
+    each(["keep", "", None, 5, "DELETE"], check)
 
 
-@pytest.mark.parametrize("wrong", ["5", 1.5, True, [1], b"1"], ids=repr)
-def test_a_limit_that_is_no_number_is_refused(refused, make, wrong):
-    refused(threadline.InvalidRequest, "limit", "list", make.config("kept"), limit=wrong)
-    refused(threadline.InvalidRequest, "limit", "threads", limit=wrong)
+def test_a_limit_that_is_no_number_is_refused(each, refused, make):
+    def check(wrong):
+        refused(threadline.InvalidRequest, "limit", "list", make.config("kept"), limit=wrong)
+        refused(threadline.InvalidRequest, "limit", "threads", limit=wrong)
+
+    each(["5", 1.5, True, [1], b"1"], check)
 
 
-@pytest.mark.parametrize("wrong", [None, 5, b"k", ["k"], "lone \ud800"], ids=repr)
-def test_a_prefix_that_is_no_text_is_refused(refused, wrong):
-    refused(threadline.InvalidRequest, "prefix", "threads", prefix=wrong)
-    refused(threadline.InvalidRequest, "prefix", "count_threads", prefix=wrong)
+def test_a_prefix_that_is_no_text_is_refused(each, refused):
+    def check(wrong):
+        refused(threadline.InvalidRequest, "prefix", "threads", prefix=wrong)
+        refused(threadline.InvalidRequest, "prefix", "count_threads", prefix=wrong)
+
+    each([None, 5, b"k", ["k"], "lone \ud800"], check)
 
 
 @pytest.mark.parametrize("wrong", ["x", [], (1,), object()], ids=["text", "list", "tuple", "object"])

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -256,8 +257,10 @@ def test_a_locked_database_is_busy_for_as_long_as_the_timeout_says(filled, conne
     blocker = sqlite3.connect(filled, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     saver = connect(filled, timeout=0.2)
+    started = time.monotonic()
     with pytest.raises(threadline.Unavailable, match=filled.name) as caught:
         half.call(saver, "put", make.config("kept"), make.checkpoint(2), {"step": 2}, {"text": 2})
+    assert time.monotonic() - started < 2
     assert isinstance(caught.value, ConnectionError)
     assert half.call(saver, "get_tuple", make.config("kept")).checkpoint == make.checkpoint(1)
     blocker.execute("ROLLBACK")

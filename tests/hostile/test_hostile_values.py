@@ -56,17 +56,19 @@ UNSTORABLE = {
 }
 
 
-@pytest.mark.parametrize("case", UNSTORABLE)
-def test_an_unstorable_value_is_refused_with_its_path(refused, make, case):
-    value, path = UNSTORABLE[case]
-    put = make.checkpoint(3, text=value, small=3)
-    error = refused(
-        threadline.NotSerializable, path, "put", make.config("kept", "00000002"), put, {"step": 3}, {"text": 3}
-    )
-    assert error.path.startswith(path)
-    refused(threadline.NotSerializable, path, "put", make.config("new"), put, {"step": 3}, {"text": 3})
-    writes = [("good", 1), ("text", value)]
-    refused(threadline.NotSerializable, path, "put_writes", make.config("kept", "00000002"), writes, "task-2")
+def test_an_unstorable_value_is_refused_with_its_path(each, refused, make):
+    def check(case):
+        value, path = UNSTORABLE[case]
+        put = make.checkpoint(3, text=value, small=3)
+        error = refused(
+            threadline.NotSerializable, path, "put", make.config("kept", "00000002"), put, {"step": 3}, {"text": 3}
+        )
+        assert error.path.startswith(path)
+        refused(threadline.NotSerializable, path, "put", make.config("new"), put, {"step": 3}, {"text": 3})
+        writes = [("good", 1), ("text", value)]
+        refused(threadline.NotSerializable, path, "put_writes", make.config("kept", "00000002"), writes, "task-2")
+
+    each(UNSTORABLE, check)
 
 
 @pytest.mark.parametrize("case", ["bare", "in a list", "too deep", "itself", "as a key"])

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ..errors import NotAllowed
 
-__all__ = ["BUILTINS", "RESERVED_NAMES", "Builtin", "StoredException", "reduce_exception"]
+__all__ = ["BUILTINS", "Builtin", "RESERVED_NAMES", "StoredException", "reduce_exception"]
 
 _FACTORIES: dict[str, Callable[[], Any] | None] = {
     "none": None,

@@ -339,25 +339,25 @@ class Codec:
 
     def _why_undecodable(self, data: bytes, error: Exception) -> Exception:
         """The real failure: ormsgpack hides what its hook raised, so decode again and listen."""
-        failures: list[Exception] = []
-
-        def listen(code: int, payload: bytes) -> Any:
-            try:
-                return self._unpack_extension(code, payload)
-            except Exception as failure:
-                # Ours have a header before what is packed, LangGraph's do not.
-                packed = payload[payload[0] + 1 :] if code == OBJECT else payload
-                failures.append(self._why_undecodable(packed, failure) if _hidden(failure) else failure)
-                raise
-
+        listening = object.__new__(_Listening)
+        listening.__dict__.update(self.__dict__, failures=[])
         with suppress(ValueError):
-            unpackb(data, ext_hook=listen, option=ormsgpack.OPT_NON_STR_KEYS)
-        found = failures[0] if failures else error
+            unpackb(data, ext_hook=listening._unpack_extension, option=ormsgpack.OPT_NON_STR_KEYS)
+        found = listening.failures[0] if listening.failures else error
         return found if isinstance(found, ThreadlineError) else Corrupt(f"undecodable bytes ({found})")
 
 
-def _hidden(failure: Exception) -> bool:
-    return isinstance(failure, ValueError) and "ext_hook" in str(failure)
+class _Listening(Codec):
+    """A codec that notes why its hook failed, the innermost failure first."""
+
+    failures: list[Exception]
+
+    def _unpack_extension(self, code: int, data: bytes) -> Any:
+        try:
+            return super()._unpack_extension(code, data)
+        except Exception as failure:
+            self.failures.append(failure)
+            raise
 
 
 def _is_utf8(text: str) -> bool:

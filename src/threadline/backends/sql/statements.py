@@ -101,7 +101,8 @@ class Statements:
         of_thread = f"{found} FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial WHERE"
         self.find = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? AND c.id = ?")
         self.newest = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? ORDER BY c.id DESC LIMIT 1")
-        keys = f"SELECT c.pool, c.thread, c.namespace, c.id FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial"
+        joined = f"FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial"
+        keys = f"SELECT c.pool, c.thread, c.namespace, c.id {joined}"
         self.page_of_thread = (
             f"{found} FROM ({keys} WHERE {CONDITIONS} ORDER BY c.id DESC, c.namespace LIMIT ?) k "
             f"JOIN {c} c ON c.pool = k.pool AND c.thread = k.thread AND c.namespace = k.namespace AND c.id = k.id "
