@@ -250,10 +250,12 @@ class Saver(Upkeep):
 
     def _prepared(self, puts: Sequence[Put]) -> Sequence[PreparedPut]:
         siblings: dict[tuple[str, str, str], PreparedPut] = {}
+        prepared = []
         for put in puts:
             one = prepare_put(self._tools, *put, siblings=siblings)
             siblings[one.place.thread_id, one.place.namespace, one.checkpoint_id] = one
-        return [*siblings.values()]
+            prepared.append(one)
+        return prepared
 
     def _decoded(self, read: Read | None) -> Any:
         return None if read is None else to_tuple(self._tools, read, lazy=False, make=self._tuple_type)

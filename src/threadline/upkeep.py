@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from .backends.engine import Engine
 from .core import rotation
-from .core.health import Health, Stats, probe, take_stats
+from .core.health import Health, Stats, failed_probe, probe, take_stats
 from .core.tools import Tools
+from .errors import ThreadlineError
 
 __all__ = ["Upkeep"]
 
@@ -32,10 +33,16 @@ class Upkeep:
 
     def health(self) -> Health:
         """Write, read and remove a record; says what is wrong instead of raising."""
-        return self._engine.run(probe)
+        try:
+            return self._engine.run(probe)
+        except ThreadlineError as error:
+            return failed_probe(error)
 
     async def ahealth(self) -> Health:
-        return await self._engine.arun(probe)
+        try:
+            return await self._engine.arun(probe)
+        except ThreadlineError as error:
+            return failed_probe(error)
 
     def keys_in_use(self) -> set[str]:
         """The ids of the keys that stored bytes are sealed under."""
@@ -67,7 +74,7 @@ class Upkeep:
 
     def open(self: S) -> S:
         """Open now, so that errors surface here; otherwise first use opens."""
-        self._open()
+        self._engine.run(self._tools.open)
         return self
 
     async def aopen(self: S) -> S:

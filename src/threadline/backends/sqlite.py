@@ -158,10 +158,14 @@ class SqliteConnections:
                     connection.rollback()
                 raise
 
-    def writer(self) -> sqlite3.Connection:
-        """The main connection; the first call opens the database and checks or creates its schema."""
+    def check_open(self) -> None:
+        """Raise Closed after `close`."""
         if self._closed:
             raise Closed("this saver was closed; open a new one with threadline.connect()")
+
+    def writer(self) -> sqlite3.Connection:
+        """The main connection; the first call opens the database and checks or creates its schema."""
+        self.check_open()
         if self._writer is None:
             with self._lock, translated(self.path):
                 if self._writer is None:

@@ -67,6 +67,7 @@ class SqliteEngine:
         _engines.add(self)
 
     def run(self, operation: Operation[T]) -> T:
+        self._connections.check_open()
         return run_now(operation(self._blocking))
 
     async def arun(self, operation: Operation[T]) -> T:

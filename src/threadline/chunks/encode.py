@@ -170,7 +170,7 @@ class _Sequence:
 
     def _still_holds(self, run: Run, position: int) -> bool:
         end = position + len(run.refs)
-        if end > len(self.values) or (self.keys is not None and self.keys[position:end] != run.keys):
+        if end > len(self.values) or (None if self.keys is None else self.keys[position:end]) != run.keys:
             return False
         return self.encoder.prover.holds(run.proof, self.values[position:end])
 

@@ -43,7 +43,10 @@ def science_builder(name: str) -> Callable[[Any], Any] | None:
 
 
 def _dtype_state(dtype: Any) -> Any:
-    return dtype.str if dtype.names is None else [list(field) for field in dtype.descr]
+    state = dtype.str if dtype.names is None else [list(field) for field in dtype.descr]
+    if dtype.kind != "O" and (dtype.hasobject or _dtype(state) != dtype):
+        raise TypeError(f"the numpy dtype {dtype} would not come back as it is: convert the array first")
+    return state
 
 
 def _dtype(state: Any) -> Any:
@@ -56,7 +59,7 @@ def _dtype(state: Any) -> Any:
 
 def _array_state(array: Any) -> list[Any]:
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    if array.dtype.hasobject:
+    if array.dtype.kind == "O":
         return ["object", list(array.shape), order, array.ravel(order=order).tolist()]
     return [_dtype_state(array.dtype), list(array.shape), order, array.tobytes(order=order)]
 
@@ -78,8 +81,9 @@ def _array(state: Any) -> Any:
 def _scalar(state: Any) -> Any:
     import numpy
 
-    dtype, content = state
-    return numpy.frombuffer(content, dtype=_dtype(dtype))[0]
+    kind, content = _dtype(state[0]), state[1]
+    # Empty text has no bytes to read it from.
+    return numpy.frombuffer(content, dtype=kind)[0] if kind.itemsize else numpy.zeros((), kind)[()]
 
 
 def _arrow() -> Any:

@@ -37,6 +37,7 @@ __all__ = [
     "read_document",
     "read_metadata",
     "searchable",
+    "searchable_value",
     "write_place",
     "write_row",
 ]
@@ -202,7 +203,7 @@ def name_of(found: Found) -> str:
 def searchable(metadata: Mapping[str, Any], only: tuple[str, ...] | None) -> str | None:
     """The JSON by which a database can look for checkpoints: plain values only, and only some keys if so told."""
     fitting = {
-        key: value
+        key: searchable_value(value)
         for key, value in metadata.items()
         if key not in _OWN_COLUMNS and (only is None or key in only) and can_search(key, value)
     }
@@ -220,11 +221,24 @@ def fits_column(value: Any) -> bool:
 
 
 def can_search(key: Any, value: Any) -> bool:
-    """Whether a database compares this value as Python does."""
+    """Whether a database can look for this value."""
+    return isinstance(key, str) and _SEARCHABLE_KEY.fullmatch(key) is not None and searchable_value(value) is not None
+
+
+def searchable_value(value: Any) -> str | float | None:
+    """The form by which a database compares: values that are equal in Python have equal forms.
+
+    Numbers of every kind become an exact small integer or a float; unequal ones may share a form, and the
+    core checks what the database found.
+    """
     if isinstance(value, str):
-        fits = len(value) <= _LONGEST_INDEXED and value.isprintable()
-    elif isinstance(value, float):
-        fits = math.isfinite(value)
-    else:
-        fits = isinstance(value, int) and abs(value) < 2**53
-    return fits and isinstance(key, str) and _SEARCHABLE_KEY.fullmatch(key) is not None
+        return str.__str__(value) if len(value) <= _LONGEST_INDEXED and value.isprintable() else None
+    if isinstance(value, int) and abs(value) < 2**53:
+        return int(value)
+    try:
+        number = float(value.real if isinstance(value, complex) else value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import InvalidRequest
-from .documents import can_search, fits_column
+from .documents import can_search, fits_column, searchable_value
 
 __all__ = ["check_filter", "database_hints", "matches"]
 
@@ -64,7 +64,8 @@ def database_hints(filter: Mapping[str, Any], indexed: tuple[str, ...] | None) -
         else:
             fits = (indexed is None or key in indexed) and can_search(key, wanted)
         if fits:
-            hints.append((key, wanted))
+            own_column = key in ("source", "run_id", "step")
+            hints.append((key, wanted if own_column else searchable_value(wanted)))
     return tuple(hints)
 
 

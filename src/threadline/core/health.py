@@ -10,7 +10,7 @@ from ..backends.port import Backend
 from ..chunks.digest import split_links
 from ..errors import ThreadlineError, Unavailable
 
-__all__ = ["Health", "Stats", "probe", "take_stats"]
+__all__ = ["Health", "Stats", "failed_probe", "probe", "take_stats"]
 
 _PAGE = 10_000
 
@@ -75,8 +75,13 @@ async def probe(backend: Backend) -> Health:
         if returned != value or not removed:
             raise Unavailable("the store returned another record than it was given")
     except ThreadlineError as error:
-        return Health(ok=False, latency_seconds=time.perf_counter() - started, error=f"{type(error).__name__}: {error}")
+        return failed_probe(error, time.perf_counter() - started)
     return Health(ok=True, latency_seconds=time.perf_counter() - started)
+
+
+def failed_probe(error: ThreadlineError, latency_seconds: float = 0.0) -> Health:
+    """What `health` tells when the store did not answer."""
+    return Health(ok=False, latency_seconds=latency_seconds, error=f"{type(error).__name__}: {error}")
 
 
 async def _bytes_without_sharing(backend: Backend) -> int:

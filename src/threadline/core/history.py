@@ -127,8 +127,10 @@ async def channel_versions(
             version = document.roots.versions.get(channel)
             if version is None or channel not in document.roots.refs:
                 continue
-            brought[version] = found
-            roots[version] = (document.roots.refs[channel], document.ts)
+            # Two branches may give one number to different values.
+            key = (version, document.roots.refs[channel])
+            brought[key] = found
+            roots[key] = (document.roots.refs[channel], document.ts)
         if len(page) < query.limit or (limit is not None and len(brought) > limit):
             break
         query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
@@ -148,8 +150,8 @@ async def _values_of(
         pool = brought[wanted[0]].pool
         await tools.reader.gather(pool, [roots[v][0] for v in wanted], partial(tools.fetch, backend, pool), pile)
     versions = []
-    for version in wanted:
-        found, (ref, ts) = brought[version], roots[version]
+    for key in wanted:
+        found, (ref, ts) = brought[key], roots[key]
         config = {
             "thread_id": found.thread_id,
             "checkpoint_ns": found.row.namespace,
@@ -157,7 +159,7 @@ async def _values_of(
         }
         read = Read(found, read_document(found, tools.codec, tools.envelope), [], pile, [])
         value = value_of(tools, read, ref, "its channel")
-        versions.append(ChannelVersion(version, found.row.id, ts, found.row.step, value, {"configurable": config}))
+        versions.append(ChannelVersion(key[0], found.row.id, ts, found.row.step, value, {"configurable": config}))
     return versions
 
 

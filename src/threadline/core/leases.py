@@ -35,6 +35,10 @@ async def take(backend: Backend, thread_id: str, ttl_seconds: float, now: float,
 async def release(backend: Backend, thread_id: str, token: bytes) -> None:
     """Give a lease back; nothing happens when it was lost meanwhile."""
     key = lease_key(thread_id)
-    current = await backend.get_meta(key)
-    if current is not None and ormsgpack.unpackb(current)[0] == token:
-        await backend.swap_meta(key, current, None)
+    while True:
+        current = await backend.get_meta(key)
+        if current is None or ormsgpack.unpackb(current)[0] != token:
+            return
+        # A renewal may have come between; then the record is another one by now.
+        if await backend.swap_meta(key, current, None):
+            return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..backends.port import Backend, ThreadRow
-from ..model import INTERRUPT
+from ..model import INTERRUPT, WRITES_IDX_MAP
 from ..namespaces import ROOT
 from .reading import Read, read_one
 from .requests import Place
@@ -66,8 +66,9 @@ async def heads(backend: Backend, tools: Tools, thread_ids: Sequence[str]) -> li
 
 
 def waiting_at(tuple_: Any) -> list[Waiting]:
-    """The interrupts among a checkpoint's pending writes."""
+    """The interrupts among a checkpoint's pending writes, except those of tasks that have finished since."""
     place = tuple_.config["configurable"]
+    finished = {task_id for task_id, channel, _ in tuple_.pending_writes or () if channel not in WRITES_IDX_MAP}
     return [
         Waiting(
             thread_id=place["thread_id"],
@@ -77,6 +78,6 @@ def waiting_at(tuple_: Any) -> list[Waiting]:
             value=getattr(interrupt, "value", interrupt),
         )
         for task_id, channel, interrupts in tuple_.pending_writes or ()
-        if channel == INTERRUPT
+        if channel == INTERRUPT and task_id not in finished
         for interrupt in (interrupts if isinstance(interrupts, (list, tuple)) else [interrupts])
     ]
