@@ -19,7 +19,7 @@ from .core.documents import log_damage
 from .core.reading import Read, read_one, to_tuple
 from .core.requests import place_of, text_id
 from .core.tools import Tools
-from .errors import Corrupt, InvalidRequest
+from .errors import Corrupt, InvalidRequest, NotAllowed
 from .lease import Lease
 from .model import ChannelVersions, CheckpointTuple, Config
 from .thread import Thread
@@ -274,7 +274,7 @@ class Saver(Upkeep):
         for read, metadata in rows:
             try:
                 yield to_tuple(self._tools, read, lazy=True, metadata=metadata, make=self._tuple_type)
-            except Corrupt as damage:
+            except (Corrupt, NotAllowed) as damage:
                 log_damage(damage)
 
     def _deleting(self, thread_id: str) -> Operation[None]:

@@ -80,10 +80,15 @@ def _array(value: Any) -> list[Any]:
 def _frame(value: Any) -> list[Any]:
     columns = [value] if value.ndim == 1 else [value.iloc[:, at] for at in range(value.shape[1])]
     return [
-        [(repr(anatomy(column.name)), str(column.dtype), [anatomy(item) for item in column]) for column in columns],
+        [(_label(column.name), str(column.dtype), [anatomy(item) for item in column]) for column in columns],
         [(str(value.index.dtype), value.index.names, [anatomy(item) for item in value.index])],
         [] if value.ndim == 1 else [(value.columns.names, str(value.columns.dtype), list(value.columns))],
     ]
+
+
+def _label(name: Any) -> str:
+    # A range of names comes back as an index of the same names.
+    return repr(name.item() if hasattr(name, "item") else name)
 
 
 def _is_numpy(name: str) -> Any:

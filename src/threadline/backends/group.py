@@ -62,6 +62,13 @@ class GroupCommit:
         self._door = threading.Lock()  # guards whether somebody is on the way to drain
         self._is_drained = False
 
+    def pause(self) -> None:
+        """Let the group under way finish, and no other begin."""
+        self._turn.acquire()
+
+    def resume(self) -> None:
+        self._turn.release()
+
     def run(self, work: Work) -> Any:
         """The result of work, once it is committed."""
         job = _Job(work)
@@ -90,15 +97,19 @@ class GroupCommit:
                     return
 
     def _lead(self, until: _Job | None) -> None:
-        while True:
+        while self._waiting and (until is None or not until.done):
             group: list[_Job] = []
-            while self._waiting and len(group) < _MOST_TOGETHER:
-                group.append(self._waiting.popleft())
-            if not group:
-                return
-            self._commit(group)
-            if until is None or until.done:
-                return
+            try:
+                while self._waiting and len(group) < _MOST_TOGETHER:
+                    group.append(self._waiting.popleft())
+                self._commit(group)
+            finally:
+                # An interrupt may come between any two lines; whoever waits must hear of it.
+                untold = [job for job in group if not job.done]
+                for job in untold:
+                    job.error = job.error or Unavailable("the process was interrupted while it committed; try again")
+                if untold:
+                    _tell(untold)
 
     def _commit(self, group: list[_Job]) -> None:
         try:
@@ -113,11 +124,6 @@ class GroupCommit:
                 return
             for job in group:
                 job.error = error
-        except BaseException:
-            for job in group:
-                job.error = Unavailable("the process was interrupted while it committed; nothing was written")
-            _tell(group)
-            raise
         _tell(group)
 
     def _attempt(self, job: _Job, connection: sqlite3.Connection, *, alone: bool) -> None:

@@ -52,6 +52,7 @@ async def mark(
     """Add to `reachable` everything the roots lead to; what is in it already was followed before."""
     frontier = {digest for links in roots for digest in split_links(links)} - reachable
     while frontier:
-        reachable |= frontier
         found = await links_of(sorted(frontier))
+        # What is not there was not followed: it may be put again, with children, before anything is deleted.
+        reachable.update(found)
         frontier = {digest for links in found.values() if links for digest in split_links(links)} - reachable

@@ -34,8 +34,8 @@ COLUMN_TYPES = {
     "rowless": " WITHOUT ROWID",
 }
 _MOST_READERS = 8
-# Connections inherited by a forked child must not be closed there: closing drops the parent's file locks.
-_inherited: list[sqlite3.Connection] = []
+# A fork waits for reads under way, but not for one that hangs.
+_LONGEST_READ_SECONDS = 10.0
 
 
 class SqliteDialect:
@@ -100,18 +100,33 @@ class SqliteConnections:
         self._start()
 
     def _start(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.RLock()  # opening, and all work on a connection that is shared
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
+        self._reading = 0  # how many readers are in use
+        self._idle = threading.Condition()
 
-    def after_fork(self) -> None:
-        """Leave the parent's connections alone and start over; a database in memory came along as a copy."""
+    def before_fork(self) -> None:
+        """Close every connection and let nobody open one: SQLite's locks do not survive a fork.
+
+        A connection that a child inherits, or opens beside an inherited one, takes no real locks. Both sides
+        open new ones afterwards. A database in memory and a given connection cannot be opened again.
+        """
+        self._lock.acquire()
+        self._idle.acquire()
+        self._idle.wait_for(lambda: self._reading == 0, timeout=_LONGEST_READ_SECONDS)
+        if not self.is_shared:
+            self._close_all()
+
+    def after_fork_in_parent(self) -> None:
+        self._idle.release()
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
         if self.is_shared:
-            self._lock = threading.RLock()
-            return
-        _inherited.extend([*self._readers, *([self._writer] if self._writer else [])])
-        self._start()
+            self._lock, self._idle = threading.RLock(), threading.Condition()
+        else:
+            self._start()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -122,20 +137,24 @@ class SqliteConnections:
             return
         with translated(self.path):
             self.writer()
+            with self._idle:
+                self._reading += 1
             try:
-                connection = self._readers.pop()
-            except IndexError:
-                connection = self._connect()
-            try:
-                connection.execute("BEGIN")
-                yield connection
+                connection = self._readers.pop() if self._readers else self._connect(patience=5.0)
+                try:
+                    connection.execute("BEGIN")
+                    yield connection
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    if len(self._readers) < _MOST_READERS and not self._closed:
+                        self._readers.append(connection)
+                    else:
+                        connection.close()
             finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                if len(self._readers) < _MOST_READERS and not self._closed:
-                    self._readers.append(connection)
-                else:
-                    connection.close()
+                with self._idle:
+                    self._reading -= 1
+                    self._idle.notify_all()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -144,19 +163,21 @@ class SqliteConnections:
             raise ReadOnly("this saver was opened with read_only=True")
         with self._lock, translated(self.path):
             connection = self.writer()
-            self._begin(connection)
-            try:
+            with self.transaction(connection):
                 yield connection
-            except BaseException:
-                if connection.in_transaction:
-                    connection.rollback()
-                raise
-            try:
-                connection.commit()
-            except sqlite3.Error:
-                if connection.in_transaction:
-                    connection.rollback()
-                raise
+
+    @contextmanager
+    def transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """A write transaction that commits at the end, or takes everything back."""
+        self._refuse_foreign_transaction(connection)
+        try:
+            self._begin(connection)
+            yield
+            connection.commit()
+        except BaseException:
+            if connection.in_transaction:
+                connection.rollback()
+            raise
 
     def check_open(self) -> None:
         """Raise Closed after `close`."""
@@ -178,23 +199,28 @@ class SqliteConnections:
         """Close what was opened here; a given connection stays open."""
         with self._lock:
             self._closed = True
-            for connection in self._readers:
-                connection.close()
-            self._readers.clear()
-            if self._writer is not None and self._writer is not self._given:
-                self._writer.close()
-            self._writer = None
+            self._close_all()
+
+    def _close_all(self) -> None:
+        for connection in self._readers:
+            connection.close()
+        self._readers.clear()
+        if self._writer is not None and self._writer is not self._given:
+            self._writer.close()
+        self._writer = None
 
     @property
     def is_closed(self) -> bool:
         return self._closed
 
+    def _refuse_foreign_transaction(self, connection: sqlite3.Connection) -> None:
+        if connection.in_transaction and getattr(connection, "autocommit", None) is not False:
+            raise Conflict("the given connection is inside a transaction of yours: commit it before using the saver")
+
     def _begin(self, connection: sqlite3.Connection) -> None:
         """Take the write lock. SQLite's own busy handler starves some writers; jittered retries do not."""
         if getattr(connection, "autocommit", None) is False:
             return  # such a connection is always inside a transaction; ours ends it with a commit
-        if connection.in_transaction:
-            raise Conflict("the given connection is inside a transaction of yours: commit it before using the saver")
         deadline = time.monotonic() + self.timeout
         pause = 0.0005
         while True:
@@ -211,27 +237,39 @@ class SqliteConnections:
             time.sleep(random.uniform(0, pause))
             pause = min(pause * 1.5, 0.02)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, patience: float = 0.0) -> sqlite3.Connection:
+        """A new connection; one that writes waits by our own retries, not by SQLite's busy handler."""
         path = self.path or ":memory:"
-        if path != ":memory:" and not path.startswith("file:"):
-            parent = os.path.dirname(path)
-            if parent and not os.path.isdir(parent):
-                raise InvalidRequest(f"the folder of the database does not exist: {parent}")
-        is_uri = path.startswith("file:")
-        if self.read_only and not is_uri and path != ":memory:":
-            if not os.path.exists(path):
-                raise InvalidRequest(f"there is no database at {path}, and read_only=True creates none")
-            path, is_uri = "file:" + _quoted(os.path.abspath(path)) + "?mode=ro", True
+        if "\0" in path:
+            raise InvalidRequest("the path of the database holds a NUL")
+        if path == ":memory:" or path.startswith("file:"):
+            return self._prepared(path, patience, is_uri=path.startswith("file:"))
+        parent = os.path.dirname(path)
+        if parent and not os.path.isdir(parent):
+            raise InvalidRequest(f"the folder of the database does not exist: {parent}")
+        if not self.read_only:
+            return self._prepared(path, patience, is_uri=False)
+        if not os.path.exists(path):
+            raise InvalidRequest(f"there is no database at {path}, and read_only=True creates none")
+        uri = "file:" + _quoted(os.path.abspath(path)) + "?mode=ro"
+        try:
+            connection = self._prepared(uri, patience, is_uri=True)
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+            return connection
+        except sqlite3.OperationalError:
+            # WAL needs files beside the database; where none can be made, nobody can be writing either.
+            return self._prepared(uri + "&immutable=1", patience, is_uri=True)
+
+    def _prepared(self, path: str, patience: float, *, is_uri: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            path, timeout=5.0, isolation_level=None, check_same_thread=False, uri=is_uri, cached_statements=256
+            path, timeout=patience, isolation_level=None, check_same_thread=False, uri=is_uri, cached_statements=256
         )
         if not self.read_only:
             self._set_pragmas(connection)
         return connection
 
     def _set_pragmas(self, connection: sqlite3.Connection) -> None:
-        if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        _patiently(connection, "PRAGMA auto_vacuum = INCREMENTAL", self.timeout)
         _patiently(connection, "PRAGMA journal_mode = WAL", self.timeout)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA fullfsync = ON")
@@ -241,6 +279,13 @@ class SqliteConnections:
 def run_in(connection: sqlite3.Connection, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
     """Work on a connection that is inside a transaction."""
     return run_now(work(SqliteTransaction(connection)))
+
+
+def plain_rows(connection: sqlite3.Connection, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+    """All rows of a query as tuples, whatever a given connection makes of its own."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor.execute(statement, values).fetchall()
 
 
 @contextmanager
@@ -274,6 +319,8 @@ def translate(error: sqlite3.Error, path: str | None) -> ThreadlineError:
         return Closed(f"the connection to {where} was closed")
     if "disk I/O" in text:
         return Unavailable(f"the disk of {where} failed ({text})")
+    if "no such column" in text or "no such table" in text or "has no column" in text:
+        return InvalidRequest(f"the tables in {where} are not Threadline's ({text}): choose another table_prefix")
     if isinstance(error, sqlite3.ProgrammingError):
         return InvalidRequest(f"SQLite refused the call: {text}")
     return Unavailable(f"SQLite failed on {where}: {text}")

@@ -10,13 +10,13 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..drive import run_now
-from ..errors import InvalidRequest, NewerFormat
+from ..errors import Corrupt, InvalidRequest, NewerFormat
 from .engine import Operation
 from .group import GroupCommit
 from .sql.backend import SqlBackend, Transaction
 from .sql.schema import FORMAT, migrations
 from .sql.statements import Statements, check_prefix
-from .sqlite import COLUMN_TYPES, SqliteConnections, SqliteDialect, SqliteTransaction
+from .sqlite import COLUMN_TYPES, SqliteConnections, SqliteDialect, SqliteTransaction, plain_rows
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -51,6 +51,8 @@ class SqliteEngine:
         self._setup_mode = setup
         self._read_only = read_only
         self._is_given = connection is not None
+        if connection is not None and connection.text_factory is not str:
+            raise InvalidRequest("the given connection has a text_factory: Threadline's ids are text")
         self._connections = SqliteConnections(
             path,
             connection=connection,
@@ -86,7 +88,7 @@ class SqliteEngine:
 
     def executor(self) -> Executor:
         if self._executor is None:
-            self._connections.writer()  # says clearly when the saver was closed
+            self._connections.check_open()
             from concurrent.futures import ThreadPoolExecutor
 
             self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="threadline")
@@ -107,8 +109,16 @@ class SqliteEngine:
             await self.hop(lambda: None)
         self.close()
 
-    def after_fork(self) -> None:
-        self._connections.after_fork()
+    def before_fork(self) -> None:
+        self._group.pause()
+        self._connections.before_fork()
+
+    def after_fork_in_parent(self) -> None:
+        self._connections.after_fork_in_parent()
+        self._group.resume()
+
+    def after_fork_in_child(self) -> None:
+        self._connections.after_fork_in_child()
         self._group.restart()
         self._executor = None
 
@@ -126,13 +136,8 @@ class SqliteEngine:
                 raise InvalidRequest(
                     "the database has no Threadline tables: call setup() once, or open it with setup='create'"
                 )
-            self._connections._begin(connection)
-            try:
+            with self._connections.transaction(connection):
                 self._create(connection)
-                connection.commit()
-            except BaseException:
-                connection.rollback()
-                raise
         elif found > FORMAT:
             raise NewerFormat(f"the database has format {found}, this version reads up to {FORMAT}: upgrade threadline")
         elif found < FORMAT and self._setup_mode != "migrate":
@@ -142,13 +147,14 @@ class SqliteEngine:
         self._say_what_is_not_imported(connection)
 
     def _format(self, connection: sqlite3.Connection) -> int | None:
-        meta = connection.execute(
-            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (self._prefix + "meta",)
-        ).fetchone()
-        if meta is None:
+        named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        if not plain_rows(connection, named, (self._prefix + "meta",)):
             return None
-        row = connection.execute(f"SELECT value FROM {self._prefix}meta WHERE name = 'format'").fetchone()
-        return int(bytes(row[0])) if row else None
+        rows = plain_rows(connection, f"SELECT value FROM {self._prefix}meta WHERE name = 'format'")
+        try:
+            return int(bytes(rows[0][0])) if rows else None
+        except (TypeError, ValueError):
+            raise Corrupt(f"{self.url}: the record of the store's format is damaged") from None
 
     def _create(self, connection: sqlite3.Connection) -> None:
         """Apply the migrations that are missing; inside a write transaction, so that nobody is in between."""
@@ -163,12 +169,12 @@ class SqliteEngine:
 
     def _say_what_is_not_imported(self, connection: sqlite3.Connection) -> None:
         """LangGraph's own tables are never touched; threads in them must not seem lost."""
-        columns = {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")}
+        columns = {row[1] for row in plain_rows(connection, "PRAGMA table_info(checkpoints)")}
         if not {"thread_id", "checkpoint_ns", "parent_checkpoint_id"} <= columns:
             return
-        if connection.execute(f"SELECT 1 FROM {self._prefix}threads LIMIT 1").fetchone():
+        if plain_rows(connection, f"SELECT 1 FROM {self._prefix}threads LIMIT 1"):
             return
-        if connection.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone():
+        if plain_rows(connection, "SELECT 1 FROM checkpoints LIMIT 1"):
             log.warning(
                 "%s holds threads of LangGraph's own saver, which Threadline does not read in place: "
                 "bring them over with `threadline import %s`",
@@ -197,8 +203,7 @@ class _BlockingSqlite:
     async def size_bytes(self) -> int:
         with self._engine._connections.reading() as connection:
             pages, unused, page_bytes = (
-                connection.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("page_count", "freelist_count", "page_size")
+                plain_rows(connection, f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
             )
             return int((pages - unused) * page_bytes)
 
@@ -232,9 +237,23 @@ class _LoopSqlite:
         return await self._engine.hop(lambda: run_now(_BlockingSqlite(self._engine).size_bytes()))
 
 
-def _after_fork() -> None:
-    for engine in list(_engines):
-        engine.after_fork()
+_forking: list[SqliteEngine] = []
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _before_fork() -> None:
+    _forking[:] = list(_engines)
+    for engine in _forking:
+        engine.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for engine in _forking:
+        engine.after_fork_in_parent()
+
+
+def _after_fork_in_child() -> None:
+    for engine in _forking:
+        engine.after_fork_in_child()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -14,7 +14,7 @@ import ormsgpack
 from ..codec.envelope import Envelope
 from ..codec.framing import array_header, map_header
 from ..codec.wire import Codec
-from ..errors import Corrupt
+from ..errors import Corrupt, InvalidRequest
 from .cache import BoundedCache
 from .digest import Digester
 from .refs import MAP, Inline, Node, Pieces, Ref, Tree, unpack_node
@@ -145,10 +145,13 @@ class Reader:
         kept: list[tuple[bytes, bytes | Node, int]] = []
         is_sealed, named = self.envelope.ring is not None, self.digester.item
         for digest, (links, form, content) in fetched.items():
+            if type(content) is not bytes or type(links) is not bytes:
+                pile.damaged[digest] = "is damaged: it holds no bytes"
+                continue
             if form or is_sealed:
                 try:
                     content = self.envelope.unwrap(form, content, chunk_place(pool, digest))
-                except Corrupt as damage:
+                except (Corrupt, InvalidRequest, TypeError) as damage:
                     pile.damaged[digest] = f"is damaged: {damage}"
                     continue
             if digest not in nodes:

@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 LIST, MAP, PIECES = 0, 1, 2
+# What taking damaged references apart may raise; inside a generator, StopIteration arrives as RuntimeError.
+_MISFITS = (StopIteration, RuntimeError, TypeError, ValueError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def unpack_refs(links: bytes, packed: dict[str, Any]) -> dict[str, Ref]:
     remaining = iter(split_links(links))
     try:
         return {name: _unpack(ref, remaining) for name, ref in packed.items()}
-    except (StopIteration, TypeError, ValueError, IndexError) as error:
+    except _MISFITS as error:
         raise Corrupt("references do not fit their links") from error
 
 
@@ -115,7 +117,7 @@ def unpack_node(links: bytes, content: bytes, kind: int) -> Node:
         if kind == LIST:
             return Node(tuple(_unpack(ref, remaining) for ref in packed))
         return Node(tuple(_unpack(ref, remaining) for ref in packed[1::2]), tuple(packed[::2]))
-    except (StopIteration, TypeError, ValueError, IndexError) as error:
+    except _MISFITS as error:
         raise Corrupt("a node's references do not fit its links") from error
 
 

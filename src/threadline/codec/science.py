@@ -99,15 +99,35 @@ def _frame_state(frame: Any) -> list[Any]:
     pandas, pyarrow = _arrow()
     name = None
     if isinstance(frame, pandas.Series):
-        name = frame.name
-        frame = frame.to_frame(name="value")
+        name, frame = frame.name, frame.to_frame(name="value")
+    # Arrow guesses what objects are; theirs are stored as they are, and zeros hold the places of such columns.
+    objects = {at: frame.iloc[:, at].tolist() for at, kind in enumerate(frame.dtypes) if kind == object}
+    typed = frame.copy(deep=False)
+    for at in objects:
+        typed.isetitem(at, 0)
+    table = pyarrow.Table.from_pandas(typed)
+    _check_labels(frame, table)
     sink = pyarrow.BufferOutputStream()
-    table = pyarrow.Table.from_pandas(frame)
     with pyarrow.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return [sink.getvalue().to_pybytes(), name]
+    return [sink.getvalue().to_pybytes(), name, *([objects] if objects else [])]
+
+
+def _check_labels(frame: Any, table: Any) -> None:
+    """TypeError for names of columns or rows that Arrow would change."""
+    found = (table if frame.index.dtype == object else table.slice(0, 0)).to_pandas()
+    names, rows = list(frame.columns), frame.index[: len(found)]
+    if list(found.columns) != names or list(map(repr, found.index)) != list(map(repr, rows)):
+        raise TypeError("Arrow would change the labels of this frame: give it labels of one type")
 
 
 def _frame(state: Any) -> Any:
-    _, pyarrow = _arrow()
-    return pyarrow.ipc.open_stream(state[0]).read_all().to_pandas()
+    pandas, pyarrow = _arrow()
+    stored, _, *objects = state
+    table = pyarrow.ipc.open_stream(stored).read_all()
+    table.validate(full=True)  # without this, forged offsets reach past the end of the bytes
+    frame = table.to_pandas()
+    for at, values in objects[0].items() if objects else ():
+        column = _array(["object", [len(values)], "C", values])
+        frame.isetitem(at, pandas.Series(column, index=frame.index, dtype=object))
+    return frame

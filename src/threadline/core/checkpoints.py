@@ -265,7 +265,7 @@ def _checkpoint_row(tools: Tools, put: PreparedPut, now: float) -> CheckpointRow
 
 
 def _sealed_write(tools: Tools, thread_id: str, write: WriteRow) -> WriteRow:
-    form, data = tools.envelope.wrap(write.data, write_place(thread_id, write))
+    form, data = tools.envelope.wrap_row(write.data, write_place(thread_id, write))
     return write._replace(form=form, data=data)
 
 

@@ -50,12 +50,10 @@ async def copy_thread(backend: Backend, tools: Tools, source: str, target: str, 
 def resealed(tools: Tools, found: Found, target: str) -> CheckpointRow:
     """A checkpoint's row for another thread: what is sealed for one place is sealed anew for the other."""
     row, envelope = found.row, tools.envelope
-    if envelope.ring is None:
-        return row
 
     def reseal(form: int, data: bytes, part: str) -> tuple[int, bytes]:
-        content = envelope.unwrap(form, data, place_of_row(found.thread_id, row, part))
-        return envelope.wrap(content, place_of_row(target, row, part))
+        content = envelope.unwrap_row(form, data, place_of_row(found.thread_id, row, part))
+        return envelope.wrap_row(content, place_of_row(target, row, part))
 
     form, document = reseal(row.form, row.document, "document")
     metadata_form, metadata = reseal(row.metadata_form, row.metadata, "metadata")
@@ -64,8 +62,6 @@ def resealed(tools: Tools, found: Found, target: str) -> CheckpointRow:
 
 def resealed_write(tools: Tools, write: WriteRow, source: str, target: str) -> WriteRow:
     """A pending write for another thread."""
-    if tools.envelope.ring is None:
-        return write
-    content = tools.envelope.unwrap(write.form, write.data, write_place(source, write))
-    form, data = tools.envelope.wrap(content, write_place(target, write))
+    content = tools.envelope.unwrap_row(write.form, write.data, write_place(source, write))
+    form, data = tools.envelope.wrap_row(content, write_place(target, write))
     return write._replace(form=form, data=data)

@@ -19,7 +19,7 @@ from ..backends.port import CheckpointRow, Found, WriteRow
 from ..chunks.refs import Ref, pack_refs, unpack_refs
 from ..codec.envelope import Envelope
 from ..codec.wire import Codec
-from ..errors import Corrupt
+from ..errors import Corrupt, NotAllowed, ThreadlineError
 from ..versions import Version
 
 __all__ = [
@@ -133,11 +133,9 @@ def write_row(
         if name not in channels:
             channels[name] = [version]
     content = b"\x96" + drafted.head + _packed_channels(channels, codec)
-    places = [b"", b""]
-    if envelope.ring is not None:
-        places = [checkpoint_place(part, thread_id, *key, parent, links) for part in ("document", "metadata")]
-    form, stored = envelope.wrap(content, places[0])
-    metadata_form, described = envelope.wrap(drafted.described, places[1])
+    places = [checkpoint_place(part, thread_id, *key, parent, links) for part in ("document", "metadata")]
+    form, stored = envelope.wrap_row(content, places[0])
+    metadata_form, described = envelope.wrap_row(drafted.described, places[1])
     metadata = drafted.metadata
     step, source, run_id = metadata.get("step"), metadata.get("source"), metadata.get("run_id")
     return CheckpointRow(
@@ -169,12 +167,14 @@ def read_document(found: Found, codec: Codec, envelope: Envelope) -> Document:
     row = found.row
     place = place_of_row(found.thread_id, row, "document")
     try:
-        v, ts, seen, updated, other, channels = codec.decode(envelope.unwrap(row.form, row.document, place))
+        v, ts, seen, updated, other, channels = codec.decode(envelope.unwrap_row(row.form, row.document, place))
         order = {name: entry[1] for name, entry in channels.items() if len(entry) > 1}
         refs = unpack_refs(row.links, order)
         versions = {name: entry[0] for name, entry in channels.items() if entry[0] is not None}
         return Document(v, ts, Roots(versions, refs), seen, updated, other)
-    except (Corrupt, ValueError, TypeError, AttributeError) as error:
+    except NotAllowed as error:
+        raise NotAllowed(f"{name_of(found)}: {error}") from None
+    except (Corrupt, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
         raise Corrupt(f"{name_of(found)}: the document is damaged ({error})") from error
 
 
@@ -183,13 +183,15 @@ def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, A
     row = found.row
     place = place_of_row(found.thread_id, row, "metadata")
     try:
-        metadata: dict[str, Any] = codec.decode(envelope.unwrap(row.metadata_form, row.metadata, place))
+        metadata: dict[str, Any] = codec.decode(envelope.unwrap_row(row.metadata_form, row.metadata, place))
         return metadata
+    except NotAllowed as error:
+        raise NotAllowed(f"{name_of(found)}, its metadata: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"{name_of(found)}: the metadata is damaged ({error})") from error
 
 
-def log_damage(damage: Corrupt) -> None:
+def log_damage(damage: ThreadlineError) -> None:
     """Say that a damaged row was left out of a list."""
     log.error("%s; it is left out of the list", damage)
 

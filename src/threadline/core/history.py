@@ -10,7 +10,7 @@ from typing import Any
 from ..backends.port import Backend, Found, Query
 from ..chunks.read import Pile
 from ..chunks.refs import Ref
-from ..errors import Corrupt, InvalidRequest
+from ..errors import Corrupt, InvalidRequest, NotAllowed
 from ..model import DeltaChannelHistory, PendingWrite
 from ..versions import Version
 from .documents import log_damage, read_document, read_metadata
@@ -108,7 +108,7 @@ def _described(tools: Tools, rows: Rows) -> Iterator[tuple[Read, dict[str, Any]]
     for read in rows.reads:
         try:
             yield read, read_metadata(read.found, tools.codec, tools.envelope)
-        except Corrupt as damage:
+        except (Corrupt, NotAllowed) as damage:
             log_damage(damage)
 
 

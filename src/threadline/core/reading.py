@@ -54,12 +54,13 @@ async def read_one(backend: Backend, tools: Tools, place: Place) -> Read | None:
         read = (await _complete(backend, tools, [found], strict=True))[0]
         if not read.pile.damaged:
             return read
-        # Chunks may be gone because the checkpoint was deleted after its row was read.
-        if await backend.find(place.thread_id, place.namespace, found.row.id, with_writes=False) is not None:
+        # Chunks may be gone because the checkpoint was deleted or replaced after its row was read.
+        again = await backend.find(place.thread_id, place.namespace, found.row.id)
+        if again == found:
             return read
-        if place.checkpoint_id is not None:
+        if again is None and place.checkpoint_id is not None:
             raise NotFound(f"{name_of(found)} was deleted while it was read")
-    raise NotFound(f"thread {place.thread_id!r}: its checkpoints were deleted while they were read")
+    raise NotFound(f"thread {place.thread_id!r}: its checkpoints changed again and again while they were read")
 
 
 async def read_page(backend: Backend, tools: Tools, query: Query) -> Rows:
@@ -67,7 +68,18 @@ async def read_page(backend: Backend, tools: Tools, query: Query) -> Rows:
     await tools.open(backend)
     page = await backend.page(query)
     after = (page[-1].row.id, page[-1].thread_id, page[-1].row.namespace) if len(page) == query.limit else None
-    return Rows(await _complete(backend, tools, page, strict=False), after)
+    for _ in range(_RETRIES):
+        reads = await _complete(backend, tools, page, strict=False)
+        if not any(read.pile.damaged for read in reads):
+            break
+        # What was deleted or replaced since its row was read is left out, or read anew; the rest is damaged.
+        again = [
+            await backend.find(f.thread_id, f.row.namespace, f.row.id, with_writes=query.with_writes) for f in page
+        ]
+        if again == page:
+            break
+        page = [found for found in again if found is not None]
+    return Rows(reads, after)
 
 
 async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict: bool) -> list[Read]:
@@ -81,7 +93,7 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
             document = read_document(found, tools.codec, tools.envelope)
             writes = [(write, _write_ref(tools, found, write)) for write in found.writes]
             sends = await _parent_sends(backend, tools, found, document)
-        except Corrupt as damage:
+        except (Corrupt, NotAllowed) as damage:
             if strict:
                 raise
             log_damage(damage)
@@ -113,9 +125,11 @@ async def _parent_sends(backend: Backend, tools: Tools, found: Found, document: 
 
 def _write_ref(tools: Tools, found: Found, write: WriteRow) -> Ref:
     try:
-        packed = ormsgpack.unpackb(tools.envelope.unwrap(write.form, write.data, write_place(found.thread_id, write)))
+        packed = ormsgpack.unpackb(
+            tools.envelope.unwrap_row(write.form, write.data, write_place(found.thread_id, write))
+        )
         return unpack_refs(write.links, {"": packed})[""]
-    except (Corrupt, ValueError) as error:
+    except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"{name_of(found)}: a pending write of channel {write.channel!r} is damaged ({error})") from None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..backends.port import Backend, CheckpointKey, Found, Query
 from ..backends.rules import mark
-from ..errors import Conflict, InvalidRequest, NotFound
+from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
 from ..ids import id_after
 from .documents import fits_column, read_document, read_metadata
 from .requests import Place
@@ -184,9 +184,14 @@ async def _history(backend: Backend, tools: Tools, thread_id: str) -> History:
 
 def _step(tools: Tools, found: Found) -> Step:
     row = found.row
-    metadata: dict[str, Any] = read_metadata(found, tools.codec, tools.envelope)
+    metadata: dict[str, Any] = {}
+    holds: frozenset[str] = frozenset()
+    try:
+        metadata = read_metadata(found, tools.codec, tools.envelope)
+        holds = frozenset(read_document(found, tools.codec, tools.envelope).roots.refs)
+    except (Corrupt, NotAllowed):
+        metadata = metadata or {"run_id": row.run_id}  # a damaged checkpoint can still be deleted
     deltas = metadata.get(_DELTA_COUNTERS) or {}
-    holds = frozenset(read_document(found, tools.codec, tools.envelope).roots.refs)
     return Step(
         key=CheckpointKey(row.namespace, row.id),
         parent=CheckpointKey(row.namespace, row.parent) if row.parent else None,
