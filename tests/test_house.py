@@ -22,7 +22,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [
     ["cli", "testing", "__main__"],
     ["langgraph", "importing"],
-    ["__init__", "connecting"],
+    ["__init__", "connecting", "options"],
     ["saver", "thread", "lease", "upkeep"],
     ["core"],
     ["backends"],

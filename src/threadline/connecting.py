@@ -13,6 +13,7 @@ from .codec.serializer import Serializer
 from .codec.wire import Codec
 from .core.tools import Tools
 from .errors import InvalidRequest
+from .options import check_options
 from .saver import Saver
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ _TOOL_OPTIONS = frozenset(
 
 
 def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options for the engine, and options for what is done with values."""
+    """Options for the engine, and options for what is done with values; both checked."""
+    check_options(options)
     tool_options = {name: options[name] for name in options if name in _TOOL_OPTIONS}
     return {name: options[name] for name in options if name not in _TOOL_OPTIONS}, tool_options
 
@@ -60,13 +62,8 @@ def make_engine(
     synchronous: str = "FULL",
     timeout: float = 30.0,
     read_only: bool = False,
-    **unknown: Any,
 ) -> Engine:
     """The engine that serves a URL or a given connection."""
-    if unknown:
-        raise InvalidRequest(f"unknown option: {', '.join(sorted(unknown))} (docs/options.md lists them)")
-    if setup not in ("create", "migrate", False):
-        raise InvalidRequest(f"setup is 'create', 'migrate' or False, not {setup!r}")
     if connection is None:
         scheme, path = parse_url(url)
         if scheme == "memory":
@@ -90,7 +87,9 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     """The scheme and the path of a URL; anything without a scheme is the path of a SQLite file."""
     if url is None:
         raise InvalidRequest("connect needs a URL or a path, such as sqlite:///agents.db")
-    text = os.fspath(url)
+    text: Any = os.fspath(url) if isinstance(url, (str, os.PathLike)) else url
+    if not isinstance(text, str):
+        raise InvalidRequest(f"connect needs a URL or a path as text, not {type(text).__name__}")
     if not text.strip():
         raise InvalidRequest("the URL is empty; give one such as sqlite:///agents.db")
     scheme, separator, rest = text.partition("://")
@@ -119,8 +118,6 @@ def make_tools(
     index_metadata: Iterable[str] = (),
 ) -> Tools:
     """Codec, keys and caches, as the options say."""
-    if encryption is not None and not hasattr(encryption, "seal"):
-        raise InvalidRequest("encryption takes a KeyRing: KeyRing({'2026': key_of_32_bytes})")
     foreign, ring = serde, encryption
     if serde is not None and hasattr(serde, "cipher") and hasattr(serde, "serde"):
         # LangGraph's EncryptedSerializer: different bytes each time would share nothing. Its inner
@@ -133,8 +130,6 @@ def make_tools(
         codec = foreign.codec
     else:
         if foreign is not None and not hasattr(foreign, "dumps_typed"):
-            if not hasattr(foreign, "dumps") or not hasattr(foreign, "loads"):
-                raise InvalidRequest("serde needs dumps_typed and loads_typed, or dumps and loads")
             foreign = _Untyped(foreign)
         codec = Codec(TypeRules(allowed_types), foreign=foreign)
     return Tools(

@@ -134,7 +134,7 @@ def get_checkpoint_metadata(config: Mapping[str, Any], metadata: Mapping[str, An
     merged = dict(metadata)
     for source in (config.get("metadata"), config.get("configurable")):
         for key, value in (source or {}).items():
-            if key in merged or key in _NOT_METADATA or key.startswith("__"):
+            if not isinstance(key, str) or key in merged or key in _NOT_METADATA or key.startswith("__"):
                 continue
             if isinstance(value, (str, int, float)):
                 merged[key] = value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .backends.engine import Engine, Operation
@@ -17,7 +17,7 @@ from .core import copies, history, retention, survey
 from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
 from .core.documents import log_damage
 from .core.reading import Read, read_one, to_tuple
-from .core.requests import place_of, text_id
+from .core.requests import place_of, plain_text, text_id, text_ids
 from .core.tools import Tools
 from .errors import Corrupt, InvalidRequest, NotAllowed
 from .lease import Lease
@@ -31,7 +31,6 @@ __all__ = ["Saver"]
 T = TypeVar("T")
 S = TypeVar("S", bound="Saver")
 Put = tuple[Config, Any, Any, ChannelVersions]
-_THREADS_PAGE = 500
 
 
 class Saver(Upkeep):
@@ -112,12 +111,12 @@ class Saver(Upkeep):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of some runs, except those a delta channel is replayed from."""
-        if run_ids:
-            self._engine.run(lambda backend: retention.delete_runs(backend, self._tools, list(run_ids)))
+        if named := text_ids(run_ids, "run_ids"):
+            self._engine.run(lambda backend: retention.delete_runs(backend, self._tools, named))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        if run_ids:
-            await self._engine.arun(lambda backend: retention.delete_runs(backend, self._tools, list(run_ids)))
+        if named := text_ids(run_ids, "run_ids"):
+            await self._engine.arun(lambda backend: retention.delete_runs(backend, self._tools, named))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """A new thread with all the checkpoints and writes of another; state is shared, not copied."""
@@ -189,32 +188,21 @@ class Saver(Upkeep):
 
     def threads(self, *, prefix: str = "", limit: int | None = None, after: str = "") -> Iterator[survey.ThreadInfo]:
         """The threads by id."""
-        while limit is None or limit > 0:
-            size = _THREADS_PAGE if limit is None else min(limit, _THREADS_PAGE)
-            page = self._engine.run(lambda backend, a=after, n=size: backend.threads(a, n, prefix))  # type: ignore[misc]
-            yield from map(survey.thread_info, page)
-            if len(page) < size:
-                return
-            after, limit = page[-1].thread_id, None if limit is None else limit - len(page)
+        return self._thread_pages(survey.Listing.of(prefix, limit, after))
 
-    async def athreads(
+    def athreads(
         self, *, prefix: str = "", limit: int | None = None, after: str = ""
     ) -> AsyncIterator[survey.ThreadInfo]:
-        while limit is None or limit > 0:
-            size = _THREADS_PAGE if limit is None else min(limit, _THREADS_PAGE)
-            page = await self._engine.arun(lambda backend, a=after, n=size: backend.threads(a, n, prefix))  # type: ignore[misc]
-            for row in page:
-                yield survey.thread_info(row)
-            if len(page) < size:
-                return
-            after, limit = page[-1].thread_id, None if limit is None else limit - len(page)
+        return self._athread_pages(survey.Listing.of(prefix, limit, after))
 
     def count_threads(self, *, prefix: str = "") -> int:
         """How many threads there are."""
-        return self._engine.run(lambda backend: backend.count_threads(prefix))
+        text = plain_text(prefix, "prefix")
+        return self._engine.run(lambda backend: backend.count_threads(text))
 
     async def acount_threads(self, *, prefix: str = "") -> int:
-        return await self._engine.arun(lambda backend: backend.count_threads(prefix))
+        text = plain_text(prefix, "prefix")
+        return await self._engine.arun(lambda backend: backend.count_threads(text))
 
     def thread(self, thread_id: str) -> Thread:
         """A handle on one thread; it need not exist yet."""
@@ -248,10 +236,14 @@ class Saver(Upkeep):
     def _putting(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> Operation[None]:
         return lambda backend: put_all(backend, self._tools, prepared, time.time())
 
-    def _prepared(self, puts: Sequence[Put]) -> Sequence[PreparedPut]:
+    def _prepared(self, puts: Any) -> Sequence[PreparedPut]:
         siblings: dict[tuple[str, str, str], PreparedPut] = {}
         prepared = []
+        if isinstance(puts, (str, bytes)) or not isinstance(puts, Iterable):
+            raise InvalidRequest("put_many takes a list of (config, checkpoint, metadata, new_versions)")
         for put in puts:
+            if not isinstance(put, (tuple, list)) or len(put) != 4:
+                raise InvalidRequest("put_many takes a list of (config, checkpoint, metadata, new_versions)")
             one = prepare_put(self._tools, *put, siblings=siblings)
             siblings[one.place.thread_id, one.place.namespace, one.checkpoint_id] = one
             prepared.append(one)
@@ -268,6 +260,15 @@ class Saver(Upkeep):
         while rows := await self._engine.arun(lambda backend: history.next_rows(backend, self._tools, searched)):
             for found in self._whole(rows):
                 yield found
+
+    def _thread_pages(self, listing: survey.Listing) -> Iterator[survey.ThreadInfo]:
+        while page := self._engine.run(listing.next_page):
+            yield from page
+
+    async def _athread_pages(self, listing: survey.Listing) -> AsyncIterator[survey.ThreadInfo]:
+        while page := await self._engine.arun(listing.next_page):
+            for info in page:
+                yield info
 
     def _whole(self, rows: Sequence[tuple[Read, dict[str, Any]]]) -> Iterator[Any]:
         """The rows as tuples; one that is damaged is logged and does not end the list."""
@@ -286,11 +287,11 @@ class Saver(Upkeep):
         return lambda backend: copies.copy_thread(backend, self._tools, *names, time.time())
 
     def _pruning(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Operation[Any]]:
+        names = text_ids(thread_ids, "thread_ids")
         if strategy == "delete":
-            return [self._deleting(thread_id) for thread_id in thread_ids]
+            return [self._deleting(name) for name in names]
         if strategy != "keep_latest":
             raise InvalidRequest(f"the strategy is 'keep_latest' or 'delete', not {strategy!r}")
-        names = [text_id(thread_id, "thread_id") for thread_id in thread_ids]
         return [
             lambda backend, name=name: retention.prune(backend, self._tools, name, retention.keep_latest)  # type: ignore[misc]
             for name in names
@@ -301,7 +302,7 @@ class Saver(Upkeep):
         return lambda backend: history.delta_history(backend, self._tools, place, channels)
 
     def _heads(self, thread_ids: Sequence[str]) -> Operation[Any]:
-        names = [text_id(thread_id, "thread_id") for thread_id in thread_ids]
+        names = text_ids(thread_ids, "thread_ids")
         return lambda backend: survey.heads(backend, self._tools, names)
 
     def _values(self, heads: Sequence[Read], channels: Collection[str] | None) -> dict[str, dict[str, Any]]:

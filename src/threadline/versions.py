@@ -26,6 +26,8 @@ def next_version(current: V | None) -> V:
         return 1  # type: ignore[return-value]
     if isinstance(current, (int, float)):
         return current + 1
+    if not isinstance(current, str):
+        raise InvalidRequest(f"a channel version is a number or text, not {type(current).__name__}")
     counter, dot, _ = current.partition(".")
     if counter.isdecimal():
         # The fraction tells apart versions that two branches gave the same number.

@@ -87,8 +87,6 @@ class SqliteConnections:
         timeout: float = 30.0,
         read_only: bool = False,
     ) -> None:
-        if synchronous.upper() not in ("OFF", "NORMAL", "FULL", "EXTRA"):
-            raise InvalidRequest(f"synchronous is OFF, NORMAL, FULL or EXTRA, not {synchronous!r}")
         self.path = path
         self.timeout = timeout
         self.read_only = read_only

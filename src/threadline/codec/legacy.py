@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["build_legacy", "build_standard", "is_standard", "revive_json", "unpack_legacy"]
 
 SINGLE_ARG, POSITIONAL, KEYWORDS, METHOD, PYDANTIC_V1, PYDANTIC_V2, NUMPY, DELTA_SNAPSHOT = range(8)
+# LangChain's JSON names a class by where it once was.
+_OF_LANGCHAIN = {**LANGCHAIN_MESSAGES, "Document": "langchain_core.documents.base:Document"}
 _SEND = ("langgraph.types", "Send")
 
 
@@ -83,7 +85,9 @@ def revive_json(value: dict[str, Any], codec: Codec) -> Any:
         return standard(*arguments, **fields)
     if name == "Send" and module[:1] == ["langgraph"]:
         return codec.rules.find("langgraph.types:Send").shape.build([fields["node"], fields["arg"]])
-    stored = LANGCHAIN_MESSAGES.get(name) or f"{'.'.join(module)}:{name}"
+    stored = f"{'.'.join(module)}:{name}"
+    if module[:1] in (["langchain"], ["langchain_core"]):
+        stored = _OF_LANGCHAIN.get(name, stored)
     if not arguments:
         return _rebuild(stored, fields, codec, is_pydantic=True)
     registration = codec.rules.find(stored)
@@ -97,17 +101,25 @@ def _rebuild(name: str, state: Any, codec: Codec, *, is_pydantic: bool) -> Any:
     cls: Any = registration.cls
     fields = getattr(cls, "model_fields", None) if is_pydantic else None
     if fields is None and is_pydantic and hasattr(cls, "parse_obj"):
-        return cls.parse_obj(state)
+        return _validated(cls.parse_obj, cls.construct, state)
     if fields is None or not isinstance(state, Mapping):
         return registration.shape.build(state if isinstance(state, Mapping) else _enum_state(cls, state))
     # Nested models of ordinary classes were flattened and need validation; messages have none.
     if name in WELL_KNOWN and state.keys() == fields.keys():
         return registration.shape.build(dict(state))
-    return cls.model_validate(state)
+    return _validated(cls.model_validate, cls.model_construct, state)
+
+
+def _validated(validate: Callable[[Any], Any], construct: Callable[..., Any], state: Any) -> Any:
+    """A model; where its values were set without validation, they are taken as they are, as LangGraph does."""
+    try:
+        return validate(state)
+    except ValueError:
+        return construct(**state)
 
 
 def _enum_state(cls: Any, value: Any) -> list[Any]:
-    return ["", value] if hasattr(cls, "_value2member_map_") else value
+    return ["", _as_member(value)] if hasattr(cls, "_value2member_map_") else value
 
 
 def _collected(kind: Callable[[Any], Any], members: Any) -> Any:

@@ -26,7 +26,7 @@ from ..chunks.refs import Ref, pack_refs
 from ..errors import Conflict, InvalidRequest, Unavailable
 from ..model import WRITES_IDX_MAP, get_checkpoint_metadata
 from .documents import Draft, Roots, draft, read_document, write_place, write_row
-from .requests import Place, check_checkpoint, check_metadata, check_writes, place_of, text_id
+from .requests import Place, check_checkpoint, check_metadata, check_new_versions, check_writes, place_of, text_id
 from .tools import Tools
 
 __all__ = ["PreparedPut", "PreparedWrites", "prepare_put", "prepare_writes", "put_all"]
@@ -111,7 +111,8 @@ def prepare_put(
     """Check and encode a put. `siblings` are the puts of the same batch, which may be its parent."""
     place = place_of(config)
     check_checkpoint(checkpoint)
-    check_metadata(metadata)
+    check_metadata(metadata, config)
+    check_new_versions(new_versions)
     stamp = tools.stamps.get(place.thread_id)
     put = PreparedPut(place, stamp, checkpoint_id=text_id(checkpoint["id"], "the checkpoint's id"))
     put.drafted = draft(checkpoint, get_checkpoint_metadata(config, metadata), tools.codec)

@@ -10,13 +10,13 @@ from typing import Any
 from ..backends.port import Backend, Found, Query
 from ..chunks.read import Pile
 from ..chunks.refs import Ref
-from ..errors import Corrupt, InvalidRequest, NotAllowed
+from ..errors import Corrupt, NotAllowed
 from ..model import DeltaChannelHistory, PendingWrite
 from ..versions import Version
 from .documents import log_damage, read_document, read_metadata
 from .filters import check_filter, database_hints, matches
 from .reading import Read, Rows, _write_ref, read_page, value_of
-from .requests import Place, place_of, text_id
+from .requests import Place, before_of, check_limit, place_of
 from .tools import Tools
 
 __all__ = [
@@ -64,17 +64,13 @@ def search(
     limit: int | None,
 ) -> Search:
     """Check what a caller wants listed."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
-        raise InvalidRequest(f"limit must be an integer or None, not {limit!r}")
+    check_limit(limit)
     checked = check_filter(filter)
     thread_id = namespace = checkpoint_id = None
     if config is not None:
         thread_id, _, checkpoint_id = place_of(config)
         namespace = config["configurable"].get("checkpoint_ns")
-    until = None
-    if before is not None:
-        named = (before.get("configurable") or {}).get("checkpoint_id")
-        until = text_id(named, "checkpoint_id of before") if named else None
+    until = before_of(before)
     query = Query(
         thread_id=thread_id,
         namespace=namespace,

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import InvalidRequest
 from ..model import KNOWN_FORMAT_VERSIONS
 
-__all__ = ["Place", "check_checkpoint", "check_metadata", "check_writes", "place_of", "text_id", "thread_of"]
+__all__ = [
+    "Place",
+    "before_of",
+    "check_checkpoint",
+    "check_limit",
+    "check_metadata",
+    "check_new_versions",
+    "check_writes",
+    "place_of",
+    "plain_text",
+    "text_id",
+    "text_ids",
+    "thread_of",
+]
 
 
 class Place(NamedTuple):
@@ -23,13 +36,23 @@ class Place(NamedTuple):
 def place_of(config: Any) -> Place:
     """The place a config names."""
     configurable = _configurable(config)
-    namespace = configurable.get("checkpoint_ns") or ""
-    if not isinstance(namespace, str):
-        raise InvalidRequest(f"checkpoint_ns must be text, not {type(namespace).__name__}")
-    checkpoint_id = configurable.get("checkpoint_id") or None
-    if checkpoint_id is not None:
-        checkpoint_id = text_id(checkpoint_id, "checkpoint_id")
-    return Place(thread_of(configurable), namespace, checkpoint_id)
+    namespace = configurable.get("checkpoint_ns")
+    namespace = "" if namespace is None else plain_text(namespace, "checkpoint_ns")
+    return Place(thread_of(configurable), namespace, _named_checkpoint(configurable))
+
+
+def before_of(before: Any) -> str | None:
+    """The checkpoint id that a list stays below; None without one."""
+    if before is None:
+        return None
+    if not _is_mapping(before) or not _is_mapping(before.get("configurable", {})):
+        raise InvalidRequest("before is a config: {'configurable': {'checkpoint_id': '…'}}")
+    return _named_checkpoint(before.get("configurable", {}))
+
+
+def _named_checkpoint(configurable: Mapping[str, Any]) -> str | None:
+    named = configurable.get("checkpoint_id")
+    return None if named is None or named == "" else text_id(named, "checkpoint_id")
 
 
 def thread_of(configurable: Mapping[str, Any]) -> str:
@@ -49,11 +72,31 @@ def text_id(value: Any, what: str) -> str:
         raise InvalidRequest(f"{what} must be text, an integer or a UUID, not {type(value).__name__}")
     if not text:
         raise InvalidRequest(f"{what} is empty")
+    return plain_text(text, what)
+
+
+def text_ids(values: Any, what: str) -> list[str]:
+    """Several ids. One text is not taken for the sequence of its letters."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InvalidRequest(f"{what} must be a list of ids, not {type(values).__name__}")
+    return [text_id(value, f"one of {what}") for value in values]
+
+
+def plain_text(value: Any, what: str) -> str:
+    """Text that every store can hold."""
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{what} must be text, not {type(value).__name__}")
     try:
-        text.encode()
+        value.encode()
     except UnicodeEncodeError:
         raise InvalidRequest(f"{what} holds a lone surrogate, which UTF-8 cannot store") from None
-    return text
+    return str.__str__(value)
+
+
+def check_limit(limit: Any) -> None:
+    """A limit that is None or an integer."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+        raise InvalidRequest(f"limit must be an integer or None, not {limit!r}")
 
 
 def check_checkpoint(checkpoint: Any) -> None:
@@ -72,16 +115,30 @@ def check_checkpoint(checkpoint: Any) -> None:
     for name in checkpoint.get("channel_values", ()):
         if not isinstance(name, str):
             raise InvalidRequest(f"a channel's name must be text, not {name!r}")
+    for node, seen in checkpoint.get("versions_seen", {}).items():
+        if not isinstance(node, str) or not _is_mapping(seen):
+            raise InvalidRequest("the checkpoint's 'versions_seen' must be a dict of dicts, by node")
+    updated = checkpoint.get("updated_channels")
+    if updated is not None and (isinstance(updated, str) or not isinstance(updated, (list, tuple, set, frozenset))):
+        raise InvalidRequest("the checkpoint's 'updated_channels' must be a list or None")
     v = checkpoint.get("v", 1)
-    if isinstance(v, bool) or v not in KNOWN_FORMAT_VERSIONS:
+    if type(v) is not int or v not in KNOWN_FORMAT_VERSIONS:
         raise InvalidRequest(f"checkpoint format v={v!r} is unknown; this version knows 1 to 4")
     for name, version in checkpoint["channel_versions"].items():
         if not isinstance(name, str) or isinstance(version, bool) or not isinstance(version, (int, float, str)):
             raise InvalidRequest(f"the version of channel {name!r} must be a number or text")
 
 
-def check_metadata(metadata: Any) -> None:
-    """Metadata that is a dict with a possible step."""
+def check_new_versions(new_versions: Any) -> None:
+    """The versions a put brings."""
+    if not _is_mapping(new_versions):
+        raise InvalidRequest(f"new_versions is a dict of channel versions, not {type(new_versions).__name__}")
+
+
+def check_metadata(metadata: Any, config: Mapping[str, Any]) -> None:
+    """Metadata that is a dict with a possible step, and so what the config adds to it."""
+    if config.get("metadata") is not None and not _is_mapping(config["metadata"]):
+        raise InvalidRequest(f"the config's metadata is a dict, not {type(config['metadata']).__name__}")
     if not _is_mapping(metadata):
         raise InvalidRequest(f"metadata is a dict, not {type(metadata).__name__}")
     step = metadata.get("step")
@@ -93,13 +150,14 @@ def check_metadata(metadata: Any) -> None:
 def check_writes(writes: Any, task_id: Any, task_path: Any) -> list[tuple[str, Any]]:
     """Writes as a list of channel and value, with the ids that belong to them."""
     text_id(task_id, "task_id")
-    if not isinstance(task_path, str):
-        raise InvalidRequest("task_path must be text")
+    plain_text(task_path, "task_path")
+    if isinstance(writes, (str, bytes, Mapping)) or not isinstance(writes, Iterable):
+        raise InvalidRequest("the writes of a task are a list of pairs of channel name and value")
     checked = []
     for write in writes:
         if not isinstance(write, (tuple, list)) or len(write) != 2 or not isinstance(write[0], str):
             raise InvalidRequest("a write is a pair of channel name and value")
-        checked.append((write[0], write[1]))
+        checked.append((plain_text(write[0], "the channel of a write"), write[1]))
     return checked
 
 

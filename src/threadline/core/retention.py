@@ -96,16 +96,12 @@ async def delete_thread(backend: Backend, tools: Tools, thread_id: str, now: flo
 async def delete_runs(backend: Backend, tools: Tools, run_ids: Sequence[str]) -> int:
     """Delete the checkpoints of some runs, except those that others are replayed from."""
     await tools.open(backend)
-    threads: set[str] = set()
     # A run id that no column holds exactly is looked for in every thread's metadata.
-    indexed = tuple(run_ids) if all(map(fits_column, run_ids)) else None
-    query = Query(run_ids=indexed, limit=_PAGE, with_writes=False)
-    while True:
-        page = await backend.page(query)
-        threads.update(found.thread_id for found in page)
-        if len(page) < query.limit:
-            break
-        query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+    indexed = [run_id for run_id in run_ids if fits_column(run_id)]
+    parts = [tuple(indexed[start : start + _BATCH]) for start in range(0, len(indexed), _BATCH)]
+    threads: set[str] = set()
+    for part in parts if len(indexed) == len(run_ids) else [None]:
+        threads |= await _threads_with(backend, part)
     wanted = frozenset(run_ids)
 
     def others(history: History) -> set[CheckpointKey]:
@@ -115,6 +111,18 @@ async def delete_runs(backend: Backend, tools: Tools, run_ids: Sequence[str]) ->
     for thread_id in sorted(threads):
         removed += await prune(backend, tools, thread_id, others)
     return removed
+
+
+async def _threads_with(backend: Backend, run_ids: tuple[str, ...] | None) -> set[str]:
+    """The threads that have checkpoints of some runs, or any checkpoints at all."""
+    threads: set[str] = set()
+    query = Query(run_ids=run_ids, limit=_PAGE, with_writes=False)
+    while True:
+        page = await backend.page(query)
+        threads.update(found.thread_id for found in page)
+        if len(page) < query.limit:
+            return threads
+        query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
 
 
 async def delete_checkpoint(backend: Backend, tools: Tools, place: Place) -> None:

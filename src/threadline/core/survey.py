@@ -10,10 +10,12 @@ from ..backends.port import Backend, ThreadRow
 from ..model import INTERRUPT, WRITES_IDX_MAP
 from ..namespaces import ROOT
 from .reading import Read, read_one
-from .requests import Place
+from .requests import Place, check_limit, plain_text
 from .tools import Tools
 
-__all__ = ["ThreadInfo", "Waiting", "heads", "thread_info", "waiting_at"]
+__all__ = ["Listing", "ThreadInfo", "Waiting", "heads", "thread_info", "waiting_at"]
+
+_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,35 @@ class Waiting:
     def config(self) -> dict[str, Any]:
         """The config that resumes the thread."""
         return {"configurable": {"thread_id": self.thread_id}}
+
+
+@dataclass(slots=True)
+class Listing:
+    """A list of threads in progress."""
+
+    prefix: str
+    left: int | None
+    after: str
+    is_over: bool = False
+
+    @classmethod
+    def of(cls, prefix: str, limit: int | None, after: str) -> Listing:
+        """Check what a caller wants listed."""
+        check_limit(limit)
+        return cls(plain_text(prefix, "prefix"), limit, plain_text(after, "after"))
+
+    async def next_page(self, backend: Backend) -> list[ThreadInfo]:
+        """The next threads; none when the list is over."""
+        size = _PAGE if self.left is None else min(self.left, _PAGE)
+        if self.is_over or size <= 0:
+            return []
+        page = await backend.threads(self.after, size, self.prefix)
+        self.is_over = len(page) < size
+        if page:
+            self.after = page[-1].thread_id
+        if self.left is not None:
+            self.left -= len(page)
+        return [thread_info(row) for row in page]
 
 
 def thread_info(row: ThreadRow) -> ThreadInfo:
