@@ -87,7 +87,10 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     """The scheme and the path of a URL; anything without a scheme is the path of a SQLite file."""
     if url is None:
         raise InvalidRequest("connect needs a URL or a path, such as sqlite:///agents.db")
-    text: Any = os.fspath(url) if isinstance(url, (str, os.PathLike)) else url
+    try:
+        text: Any = os.fspath(url)
+    except TypeError:
+        text = url
     if not isinstance(text, str):
         raise InvalidRequest(f"connect needs a URL or a path as text, not {type(text).__name__}")
     if not text.strip():

@@ -244,7 +244,7 @@ class Saver(Upkeep):
         for put in puts:
             if not isinstance(put, (tuple, list)) or len(put) != 4:
                 raise InvalidRequest("put_many takes a list of (config, checkpoint, metadata, new_versions)")
-            one = prepare_put(self._tools, *put, siblings=siblings)
+            one = prepare_put(self._tools, put[0], put[1], put[2], put[3], siblings)
             siblings[one.place.thread_id, one.place.namespace, one.checkpoint_id] = one
             prepared.append(one)
         return prepared

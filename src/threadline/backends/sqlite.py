@@ -267,7 +267,8 @@ class SqliteConnections:
         return connection
 
     def _set_pragmas(self, connection: sqlite3.Connection) -> None:
-        _patiently(connection, "PRAGMA auto_vacuum = INCREMENTAL", self.timeout)
+        if _patiently(connection, "PRAGMA page_count", self.timeout) == [(0,)]:
+            _patiently(connection, "PRAGMA auto_vacuum = INCREMENTAL", self.timeout)
         _patiently(connection, "PRAGMA journal_mode = WAL", self.timeout)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA fullfsync = ON")
@@ -324,13 +325,12 @@ def translate(error: sqlite3.Error, path: str | None) -> ThreadlineError:
     return Unavailable(f"SQLite failed on {where}: {text}")
 
 
-def _patiently(connection: sqlite3.Connection, statement: str, timeout: float) -> None:
+def _patiently(connection: sqlite3.Connection, statement: str, timeout: float) -> list[Any]:
     """Run a statement that many processes may run at once when they open the same new file."""
     deadline = time.monotonic() + timeout
     while True:
         try:
-            connection.execute(statement)
-            return
+            return connection.execute(statement).fetchall()
         except sqlite3.OperationalError as error:
             if not _is_busy(error) or time.monotonic() > deadline:
                 raise

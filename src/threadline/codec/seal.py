@@ -48,6 +48,10 @@ class KeyRing:
         if not keys:
             raise InvalidRequest("a key ring needs at least one key")
         for key_id, key in keys.items():
+            if not isinstance(key_id, str) or not key_id:
+                raise InvalidRequest(f"the id of a key is text, and not empty: {key_id!r}")
+            if not isinstance(key, (bytes, bytearray)):
+                raise InvalidRequest(f"the key {key_id!r} must be bytes, not {type(key).__name__}")
             if len(key) not in (16, 24, 32):
                 raise InvalidRequest(f"the key {key_id!r} has {len(key)} bytes; AES takes 16, 24 or 32")
         self.current = next(iter(keys)) if current is None else current
