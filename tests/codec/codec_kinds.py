@@ -199,13 +199,13 @@ class Tagged(Pair):
 
 class Address(BaseModel):
     street: str
-    zip: Optional[str] = None
+    zip: str | None = None
 
 
 class Person(BaseModel):
     name: str
     age: int = 0
-    address: Optional[Address] = None
+    address: Address | None = None
     friends: list["Person"] = Field(default_factory=list)
     extra_data: Any = None
 
@@ -298,13 +298,13 @@ class CheckedPoint:
 
 class OldAddress(pydantic_v1.BaseModel):
     street: str
-    zip: Optional[str] = None
+    zip: str | None = None
 
 
 class OldPerson(pydantic_v1.BaseModel):
     name: str
     age: int = 0
-    address: Optional[OldAddress] = None
+    address: OldAddress | None = None
     _count: int = pydantic_v1.PrivateAttr(default=5)
 
     @pydantic_v1.validator("name")

@@ -78,7 +78,7 @@ _BASIC: dict[str, Any] = {
     "bytearray in an ordered dict": collections.OrderedDict(a=bytearray(b"a")),
     "deque": collections.deque([1, [2]]),
     "bounded deque": collections.deque([3, 4], maxlen=2),
-    "deque of no length": collections.deque([], maxlen=0),
+    "deque of no length": collections.deque(maxlen=0),
     "ordered dict": collections.OrderedDict([("b", 1), ("a", 2)]),
     "ordered dict of ints": collections.OrderedDict([(2, 1), ((), 2)]),
     "defaultdict": collections.defaultdict(list, {"a": [1]}),

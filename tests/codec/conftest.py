@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import types
 import uuid
 from pathlib import Path
 
@@ -33,6 +34,15 @@ def ran():
     """The notes of what classes of codec_kinds ran, emptied."""
     codec_kinds.ran.clear()
     return codec_kinds.ran
+
+
+@pytest.fixture
+def app():
+    """A module of a program, whose classes a test defines and defines again."""
+    module = types.ModuleType("changing_app")
+    sys.modules[module.__name__] = module
+    yield module
+    del sys.modules[module.__name__]
 
 
 @pytest.fixture

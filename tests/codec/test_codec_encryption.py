@@ -13,7 +13,11 @@ from codec_values import MAKERS
 import threadline
 from threadline import Corrupt, InvalidRequest, KeyRing, NotFound
 
-OLD, NEW, OTHER = b"old key of 32 bytes, all of them", b"new key of 32 bytes, all of them", b"not the key at all, but 32 bytes"
+OLD, NEW, OTHER = (
+    b"old key of 32 bytes, all of them",
+    b"new key of 32 bytes, all of them",
+    b"not the key at all, but 32 bytes",
+)
 SECRETS = ("secret-channel", "secret-long " * 50, "secret-small", "secret-note", "secret-write", "secret-dict-key")
 
 
@@ -301,7 +305,9 @@ def test_encryption_takes_a_ring_and_nothing_else():
 def test_keys_show_in_no_text(path, sealed):
     saver = sealed(old=OLD, new=NEW)
     config, _ = fill(saver)
-    texts = [repr(thing) for thing in (saver, KeyRing({"old": OLD}), saver._tools, saver._tools.envelope.ring, saver.serde)]
+    texts = [
+        repr(thing) for thing in (saver, KeyRing({"old": OLD}), saver._tools, saver._tools.envelope.ring, saver.serde)
+    ]
     texts += [str(KeyRing({"old": OLD})), f"{KeyRing({'old': OLD})}"]
     for ring in ({"old": OTHER}, {"new": NEW}):
         try:

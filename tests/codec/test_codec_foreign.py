@@ -54,7 +54,9 @@ class Shifting:
 
 
 def items(count):
-    return [{"at": at, "text": f"an item long enough to be stored as a chunk of its own: {at} " * 3} for at in range(count)]
+    return [
+        {"at": at, "text": f"an item long enough to be stored as a chunk of its own: {at} " * 3} for at in range(count)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -64,14 +66,24 @@ def items(count):
 )
 def test_values_come_back_through_any_serializer(connect, make):
     saver = connect(serde=make())
-    state = {"messages": items(50), "files": {"a": "x" * 5000, "b": "y"}, "count": 5, "none": None, "empty": [], "no": {}}
+    state = {
+        "messages": items(50),
+        "files": {"a": "x" * 5000, "b": "y"},
+        "count": 5,
+        "none": None,
+        "empty": [],
+        "no": {},
+    }
     config = put(saver, state, note={"n": 1})
     saver.put_writes(config, [("messages", items(2)), ("count", 6)], "task")
     for reader in (saver, connect(serde=make())):
         reader.clear_cache()
         found = reader.get_tuple(config)
         assert dict(found.checkpoint["channel_values"]) == state
-        assert [(channel, value) for _, channel, value in found.pending_writes] == [("messages", items(2)), ("count", 6)]
+        assert [(channel, value) for _, channel, value in found.pending_writes] == [
+            ("messages", items(2)),
+            ("count", 6),
+        ]
         assert found.metadata["note"] == {"n": 1}
 
 
@@ -89,7 +101,11 @@ def test_a_serializer_is_called_item_by_item(connect):
 
 def test_only_new_items_are_stored_whatever_the_serializer(connect):
     for serde in (JsonPlusSerializer(), json, Recording(), EncryptedSerializer(Shifting())):
-        saver = connect(serde=serde) if not isinstance(serde, EncryptedSerializer) else threadline.connect("memory://", serde=serde)
+        saver = (
+            connect(serde=serde)
+            if not isinstance(serde, EncryptedSerializer)
+            else threadline.connect("memory://", serde=serde)
+        )
         thread = type(serde).__name__
         config = put(saver, {"messages": items(300)}, thread=thread)
         before = saver.stats().bytes_stored
@@ -140,7 +156,9 @@ def test_what_a_serializer_cannot_read_is_corrupt(connect):
         connect(serde=Forgetful()).get_tuple(config)
 
 
-@pytest.mark.parametrize("serde", [object(), 5, "json", type("Half", (), {"dumps": 1})()], ids=["object", "number", "text", "half"])
+@pytest.mark.parametrize(
+    "serde", [object(), 5, "json", type("Half", (), {"dumps": 1})()], ids=["object", "number", "text", "half"]
+)
 def test_what_is_no_serializer_is_refused(serde):
     with pytest.raises(InvalidRequest, match="serde"):
         threadline.connect("memory://", serde=serde)

@@ -65,7 +65,7 @@ def test_what_langgraph_wrote_deep_inside_is_read_the_same(name):
 @pytest.mark.parametrize("name", NAMELESS)
 def test_a_class_that_langgraph_named_wrongly_is_refused_until_its_name_is_given(name):
     make, written = WRITTEN[name]
-    with pytest.raises(NotAllowed, match="codec_kinds:(Inner|Level)"):
+    with pytest.raises(NotAllowed, match=r"codec_kinds:(Inner|Level)"):
         Serializer().loads_typed(written)
     register(type(make()), aliases=[f"codec_kinds:{type(make()).__name__}"])
     assert type(Serializer().loads_typed(written)) is type(make())
@@ -102,7 +102,13 @@ def test_sends_commands_and_items_are_read_as_they_were():
     assert send == Send("node", {"m": HumanMessage("x", id="1")})
     command = Command(update={"a": 1}, goto=[Send("n", 1), "m"], resume="yes")
     assert Serializer().loads_typed(THEIRS.dumps_typed(command)) == command
-    item = Item(value={"a": 1}, key="k", namespace=("n",), created_at=dt.datetime(2024, 1, 1), updated_at=dt.datetime(2024, 1, 2))
+    item = Item(
+        value={"a": 1},
+        key="k",
+        namespace=("n",),
+        created_at=dt.datetime(2024, 1, 1),
+        updated_at=dt.datetime(2024, 1, 2),
+    )
     found = Serializer().loads_typed(THEIRS.dumps_typed(item))
     assert (found.key, found.value, tuple(found.namespace)) == ("k", {"a": 1}, ("n",))
     assert found.created_at == dt.datetime(2024, 1, 1)
@@ -154,7 +160,10 @@ def constructor(module, name, *args, **fields):
         (constructor("datetime", "timedelta", 1, 2, 3), dt.timedelta(1, 2, 3)),
         (constructor("datetime", "time", 1, 2, 3, 4, None, fold=1), dt.time(1, 2, 3, 4, fold=1)),
         (constructor("datetime", "datetime", "2024-01-02T03:04:05"), dt.datetime(2024, 1, 2, 3, 4, 5)),
-        (constructor("datetime", "timezone", constructor("datetime", "timedelta", 0, 3600)), dt.timezone(dt.timedelta(hours=1))),
+        (
+            constructor("datetime", "timezone", constructor("datetime", "timedelta", 0, 3600)),
+            dt.timezone(dt.timedelta(hours=1)),
+        ),
         (constructor("codec_kinds", "Plain", 1), kinds.Plain.RED),
         (constructor("codec_kinds", "Point", x=1, y=[2]), kinds.Point(1, [2])),
         (constructor("codec_kinds", "Pair", left=1, right=2), kinds.Pair(1, 2)),
@@ -233,7 +242,9 @@ def test_a_class_of_a_module_that_is_not_imported_is_refused_and_not_imported(tm
     del sys.modules["their_app"]
 
 
-@pytest.mark.parametrize("value", [kinds.Point(1), kinds.Person(name="n"), kinds.Pair(1), kinds.Plain.RED, kinds.OldAddress(street="s")])
+@pytest.mark.parametrize(
+    "value", [kinds.Point(1), kinds.Person(name="n"), kinds.Pair(1), kinds.Plain.RED, kinds.OldAddress(street="s")]
+)
 def test_strict_rules_hold_for_langgraphs_bytes_too(value):
     for written in (THEIRS.dumps_typed(value), THEIRS.dumps_typed({"deep": [Interrupt(value=value, id="i")]})):
         with pytest.raises(NotAllowed, match=type(value).__name__):

@@ -54,12 +54,15 @@ def never_validated():
 
 MESSAGES = {
     "human": lambda: HumanMessage("hi", id="1", name="me"),
-    "human in parts": lambda: HumanMessage([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "u"}}]),
+    "human in parts": lambda: HumanMessage(
+        [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "u"}}]
+    ),
     "surrogates": lambda: HumanMessage("\ud800", additional_kwargs={"\udc00": "\ud800"}),
     "ai": lambda: AIMessage("yes", response_metadata={"tokens": [1, {"a": 2.0}]}, additional_kwargs={"k": (1, {2})}),
     "ai with calls": lambda: AIMessage("", tool_calls=[copy.deepcopy(CALL)], id="m"),
     "ai with usage": lambda: AIMessage(
-        "x", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_token_details": {"audio": 1}}
+        "x",
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_token_details": {"audio": 1}},
     ),
     "ai with calls edited in place": edited_calls,
     "ai with bad calls": lambda: AIMessage(
@@ -82,12 +85,20 @@ MESSAGES = {
 
 LANGGRAPH = {
     "send": lambda: Send("node", {"deep": [HumanMessage("x", id="1"), (1,)]}),
-    "command": lambda: Command(update={"a": [1, (2,)]}, goto=[Send("n", 1), "m"], resume={"i": 1}, graph=Command.PARENT),
+    "command": lambda: Command(
+        update={"a": [1, (2,)]}, goto=[Send("n", 1), "m"], resume={"i": 1}, graph=Command.PARENT
+    ),
     "empty command": Command,
     "interrupt": lambda: Interrupt(value={"ask": ("you",)}, id="i1"),
     "overwrite": lambda: Overwrite([1, {2}]),
     "snapshot": lambda: _DeltaSnapshot([HumanMessage("x"), {1: 2}]),
-    "item": lambda: Item(value={"a": 1}, key="k", namespace=("n", "m"), created_at="2024-01-01T00:00:00", updated_at="2024-01-02T00:00:00"),
+    "item": lambda: Item(
+        value={"a": 1},
+        key="k",
+        namespace=("n", "m"),
+        created_at="2024-01-01T00:00:00",
+        updated_at="2024-01-02T00:00:00",
+    ),
     "operation": lambda: GetOp(("n",), "k"),
     "task": lambda: PregelTask("id", "name", ("path", 1), None, (Interrupt(value=1, id="i"),), None, {"r": 1}),
     "state": lambda: StateSnapshot({"a": 1}, ("n",), {"configurable": {}}, {"step": 1}, "now", None, (), ()),
@@ -140,7 +151,9 @@ def test_strict_rules_allow_the_types_of_langchain_and_langgraph(make):
 def test_a_store_gives_messages_and_types_back(connect):
     saver = connect()
     makers = {**MESSAGES, **LANGGRAPH}
-    config = put(saver, {"list": [make() for make in makers.values()], **{name: make() for name, make in makers.items()}})
+    config = put(
+        saver, {"list": [make() for make in makers.values()], **{name: make() for name, make in makers.items()}}
+    )
     saver.put_writes(config, [(name, make()) for name, make in makers.items()], "task")
     for reader in (saver, connect(), connect(share_decoded=True)):
         found = reader.get_tuple(config)

@@ -42,7 +42,13 @@ def fill(saver):
     configs.append(put(saver, {"inner": [1, "y" * 500]}, after=inner))
     saver.copy_thread("one", "fork")
     configs.append({"configurable": {"thread_id": "fork", "checkpoint_ns": ""}})
-    early = {"configurable": {"thread_id": "one", "checkpoint_ns": "", "checkpoint_id": "1f999999-0000-6000-8000-000000000000"}}
+    early = {
+        "configurable": {
+            "thread_id": "one",
+            "checkpoint_ns": "",
+            "checkpoint_id": "1f999999-0000-6000-8000-000000000000",
+        }
+    }
     saver.put_writes(early, [("n", "early " * 100)], "task")
     return configs
 

@@ -154,13 +154,19 @@ FRAMES = {
     ),
     "named index": lambda: pd.DataFrame({"a": [1]}, index=pd.Index([5], name="i")),
     "index of dates": lambda: pd.DataFrame({"a": [1, 2]}, index=pd.DatetimeIndex(["2024-01-01", "2024-01-03"])),
-    "columns of two levels": lambda: pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "x"), ("b", "y")])),
+    "columns of two levels": lambda: pd.DataFrame(
+        [[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "x"), ("b", "y")])
+    ),
     "named columns": lambda: pd.DataFrame([[1]], columns=pd.Index(["a"], name="cn")),
-    "categories": lambda: pd.DataFrame({"a": pd.Categorical(["x", "y", "x"], categories=["y", "x", "z"], ordered=True)}),
+    "categories": lambda: pd.DataFrame(
+        {"a": pd.Categorical(["x", "y", "x"], categories=["y", "x", "z"], ordered=True)}
+    ),
     "zones": lambda: pd.DataFrame({"a": [pd.Timestamp("2024-01-01", tz="Europe/Paris")]}),
     "nothing": pd.DataFrame,
     "no rows": lambda: pd.DataFrame({"a": pd.Series([], dtype="int32")}),
-    "nullable": lambda: pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": pd.array([None, True], dtype="boolean")}),
+    "nullable": lambda: pd.DataFrame(
+        {"a": pd.array([1, None], dtype="Int64"), "b": pd.array([None, True], dtype="boolean")}
+    ),
     "decimals": lambda: pd.DataFrame({"a": [decimal.Decimal("1.10")]}),
     "dates": lambda: pd.DataFrame({"a": [dt.date(2024, 1, 1)]}),
     "bytes": lambda: pd.DataFrame({"a": [b"x\xff"]}),
@@ -212,7 +218,9 @@ def test_a_frame_that_arrow_would_change_comes_back_the_same_or_is_refused(make)
     same_or_refused(make())
 
 
-@pytest.mark.parametrize("value", [pd.Timestamp("2024-01-01"), pd.NaT, pd.NA, pd.Index([1]), pd.Timedelta(1, "s")], ids=repr)
+@pytest.mark.parametrize(
+    "value", [pd.Timestamp("2024-01-01"), pd.NaT, pd.NA, pd.Index([1]), pd.Timedelta(1, "s")], ids=repr
+)
 def test_other_values_of_pandas_come_back_the_same_or_are_refused(value):
     same_or_refused(value)
 

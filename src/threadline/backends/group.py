@@ -33,14 +33,18 @@ Work = Callable[[Transaction], Coroutine[Any, Any, Any]]
 class _Job:
     """One piece of work and what became of it."""
 
-    __slots__ = ("done", "error", "future", "result", "work")
+    __slots__ = ("done", "error", "future", "leads", "result", "wake", "work")
 
     def __init__(self, work: Work, future: asyncio.Future[Any] | None = None) -> None:
         self.work = work
         self.future = future
         self.done = False
+        self.leads = False
         self.result: Any = None
         self.error: BaseException | None = None
+        # A thread waits here; it is let through when its work is done, or when it is its turn to lead.
+        self.wake = threading.Lock()
+        self.wake.acquire()
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -49,7 +53,12 @@ class _Job:
 
 
 class GroupCommit:
-    """Runs work in shared transactions on one writing connection."""
+    """Runs work in shared transactions on one writing connection.
+
+    At any time at most one thread leads: it takes what waits and commits it. A thread that finds a leader
+    waits for its own work alone; when the leader's own work is done it passes the lead to the next thread
+    that waits. Work of tasks is led by a worker thread.
+    """
 
     def __init__(self, connections: SqliteConnections) -> None:
         self._connections = connections
@@ -58,58 +67,95 @@ class GroupCommit:
     def restart(self) -> None:
         """Forget what was waiting; after a fork it belongs to the parent."""
         self._waiting: deque[_Job] = deque()
-        self._turn = threading.Lock()
-        self._door = threading.Lock()  # guards whether somebody is on the way to drain
-        self._is_drained = False
+        self._door = threading.Condition()  # guards the queue and who leads
+        self._is_led = False
 
     def pause(self) -> None:
-        """Let the group under way finish, and no other begin."""
-        self._turn.acquire()
+        """Let the work under way finish and no other begin, by taking the lead."""
+        with self._door:
+            self._door.wait_for(lambda: not self._is_led)
+            self._is_led = True
 
     def resume(self) -> None:
-        self._turn.release()
+        self._pass_on()
 
     def run(self, work: Work) -> Any:
         """The result of work, once it is committed."""
         job = _Job(work)
-        self._waiting.append(job)
-        # Whoever waits here either finds its work done by the one before, or leads the next group.
-        with self._turn:
-            if not job.done:
-                self._lead(until=job)
+        try:
+            if not self._enter(job):
+                job.wake.acquire()
+            while not job.done:
+                self._lead()
+        except BaseException:
+            self._leave(job)
+            raise
+        finally:
+            # An interrupt may come anywhere, here too; the lead must never be lost with it.
+            try:
+                if job.leads:
+                    self._pass_on()
+            except BaseException:
+                self._pass_on()
+                raise
         return job.outcome()
 
     def submit(self, work: Work, future: asyncio.Future[Any]) -> bool:
         """Hand in work whose future will be resolved; True when the caller must have `drain` called."""
-        with self._door:
-            self._waiting.append(_Job(work, future))
-            must_call, self._is_drained = not self._is_drained, True
-        return must_call
+        return self._enter(_Job(work, future))
 
     def drain(self) -> None:
         """Work off what waits; runs on a worker thread."""
+        try:
+            while self._waiting:
+                self._lead()
+        finally:
+            self._pass_on()
+
+    def _enter(self, job: _Job) -> bool:
+        """Join the queue; True for the one who must lead it."""
+        with self._door:
+            job.leads, self._is_led = not self._is_led, True
+            self._waiting.append(job)
+        return job.leads
+
+    def _leave(self, job: _Job) -> None:
+        """Give up work that was interrupted before anybody took it."""
+        with self._door, suppress(ValueError):
+            self._waiting.remove(job)
+
+    def _pass_on(self) -> None:
+        """Give up the lead: to the next thread that waits, after the work of tasks before it, or to nobody."""
         while True:
-            with self._turn:
-                self._lead(until=None)
             with self._door:
                 if not self._waiting:
-                    self._is_drained = False
+                    self._is_led = False
+                    self._door.notify_all()
                     return
+                following = self._waiting[0]
+                if following.future is None:
+                    following.leads = True
+                    # Led twice, after an interrupt, is harmless: the connection has a lock of its own.
+                    with suppress(RuntimeError):
+                        following.wake.release()
+                    return
+            self._lead()
 
-    def _lead(self, until: _Job | None) -> None:
-        while self._waiting and (until is None or not until.done):
-            group: list[_Job] = []
-            try:
-                while self._waiting and len(group) < _MOST_TOGETHER:
-                    group.append(self._waiting.popleft())
+    def _lead(self) -> None:
+        """Commit one group."""
+        group: list[_Job] = []
+        try:
+            while self._waiting and len(group) < _MOST_TOGETHER:
+                group.append(self._waiting.popleft())
+            if group:
                 self._commit(group)
-            finally:
-                # An interrupt may come between any two lines; whoever waits must hear of it.
-                untold = [job for job in group if not job.done]
-                for job in untold:
-                    job.error = job.error or Unavailable("the process was interrupted while it committed; try again")
-                if untold:
-                    _tell(untold)
+        finally:
+            # An interrupt may come between any two lines; whoever waits must hear of it.
+            untold = [job for job in group if not job.done]
+            for job in untold:
+                job.error = job.error or Unavailable("the process was interrupted while it committed; try again")
+            if untold:
+                _tell(untold)
 
     def _commit(self, group: list[_Job]) -> None:
         try:
@@ -147,7 +193,10 @@ def _tell(group: list[_Job]) -> None:
     loops: dict[Any, list[_Job]] = {}
     for job in group:
         job.done = True
-        if job.future is not None:
+        if job.future is None:
+            if job.wake.locked():
+                job.wake.release()
+        else:
             loops.setdefault(job.future.get_loop(), []).append(job)
     for loop, jobs in loops.items():
         with suppress(RuntimeError):  # that loop was closed; nobody is waiting any more

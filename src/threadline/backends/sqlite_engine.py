@@ -227,7 +227,10 @@ class _LoopSqlite:
         executor = engine.executor()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if engine._group.submit(work, future):
-            executor.submit(engine._group.drain)
+            try:
+                executor.submit(engine._group.drain)
+            except RuntimeError:  # closed meanwhile: whoever waits is told so
+                engine._group.drain()
         return await future
 
     async def setup(self) -> None:

@@ -101,7 +101,7 @@ def _frame_state(frame: Any) -> list[Any]:
     if isinstance(frame, pandas.Series):
         name, frame = frame.name, frame.to_frame(name="value")
     # Arrow guesses what objects are; theirs are stored as they are, and zeros hold the places of such columns.
-    objects = {at: frame.iloc[:, at].tolist() for at, kind in enumerate(frame.dtypes) if kind == object}
+    objects = {at: frame.iloc[:, at].tolist() for at, kind in enumerate(frame.dtypes) if str(kind) == "object"}
     typed = frame.copy(deep=False)
     for at in objects:
         typed.isetitem(at, 0)
@@ -115,7 +115,7 @@ def _frame_state(frame: Any) -> list[Any]:
 
 def _check_labels(frame: Any, table: Any) -> None:
     """TypeError for names of columns or rows that Arrow would change."""
-    found = (table if frame.index.dtype == object else table.slice(0, 0)).to_pandas()
+    found = (table if str(frame.index.dtype) == "object" else table.slice(0, 0)).to_pandas()
     names, rows = list(frame.columns), frame.index[: len(found)]
     if list(found.columns) != names or list(map(repr, found.index)) != list(map(repr, rows)):
         raise TypeError("Arrow would change the labels of this frame: give it labels of one type")

@@ -47,7 +47,7 @@ class KeyRing:
     def __init__(self, keys: Mapping[str, bytes], *, current: str | None = None) -> None:
         if not keys:
             raise InvalidRequest("a key ring needs at least one key")
-        for key_id, key in keys.items():
+        for key_id, key in dict[Any, Any](keys).items():
             if not isinstance(key_id, str) or not key_id:
                 raise InvalidRequest(f"the id of a key is text, and not empty: {key_id!r}")
             if not isinstance(key, (bytes, bytearray)):

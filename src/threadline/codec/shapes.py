@@ -58,18 +58,24 @@ def shape_of(cls: type) -> Shape | None:
 
 def _pydantic(cls: Any) -> Shape:
     fields = getattr(cls, "__pydantic_fields__", None) or cls.model_fields
-    names = frozenset(fields)
-    count = len(names)
-    has_extra = cls.model_config.get("extra") == "allow"
-    has_private = bool(cls.__private_attributes__)
-    is_root = getattr(cls, "__pydantic_root_model__", False)
-    is_simple = not is_root and not has_private
+    state, build = _model_state(fields), _model_build(cls, fields)
+    if cls.__module__.startswith("langchain_core."):
+        # LangGraph's savers do not keep which fields of a message were set; asking costs as much as packing.
+        return Shape(state, build, is_dict=not cls.__private_attributes__)
+    mask_of, chosen_of = _field_masks(sorted(fields))
+    return Shape(state, build, variant=mask_of, build_variant=lambda mask: partial(build, chosen=chosen_of(mask)))
+
+
+def _model_state(fields: Any) -> Callable[[Any], Any]:
+    """Takes a model apart: its fields alone, or `[fields, extra, private]`, or these with the names of those
+    extra fields that count as given, and of the fields without a value."""
+    count = len(fields)
 
     def state(model: Any) -> Any:
         values = model.__dict__
         extra, private = model.__pydantic_extra__, model.__pydantic_private__
         if len(values) != count:
-            values = {name: value for name, value in values.items() if name in names}
+            values = {name: value for name, value in values.items() if name in fields}
         if not extra and not private and len(values) == count:
             return values
         parts = [values, extra or {}, private or {}]
@@ -78,42 +84,37 @@ def _pydantic(cls: Any) -> Shape:
             parts += [given, [name for name in fields if name not in values]]
         return parts
 
-    def build(state: Any, chosen: frozenset[str] | None = None) -> Any:
-        if type(state) is dict and state.keys() == names and is_simple:
-            model = _new(cls)
-            _set(model, "__dict__", state)
-            _set(model, "__pydantic_fields_set__", set(names if chosen is None else chosen))
-            _set(model, "__pydantic_extra__", {} if has_extra else None)
-            _set(model, "__pydantic_private__", None)
-            return model
-        return build_any(state, chosen)
+    return state
 
-    def build_any(state: Any, chosen: frozenset[str] | None) -> Any:
-        extra: Any = {} if has_extra else None
+
+def _model_build(cls: Any, fields: Any) -> Callable[..., Any]:
+    names = frozenset(fields)
+    has_extra = cls.model_config.get("extra") == "allow"
+    has_private = bool(cls.__private_attributes__)
+    is_root = getattr(cls, "__pydantic_root_model__", False)
+
+    def build(state: Any, chosen: frozenset[str] | None = None) -> Any:
+        more: Any = {}
         private: Any = None
         given: Any = ()
         absent: Any = ()
         if type(state) is list:
             state, more, private, *notes = state
             given, absent = notes or (more, ())
-            extra = more if has_extra else None
         if state.keys() != names:
             if state.keys() | set(absent) != names:
                 chosen = None  # the mask counts fields of the class as it was
             state = _fitted(cls, state, names.difference(absent), lambda n: _pydantic_default(cls, fields[n], n))
         model = _new(cls)
         _set(model, "__dict__", state)
-        _set(model, "__pydantic_fields_set__", set(state if chosen is None else chosen).union(given if extra else ()))
+        chosen_names = set(state if chosen is None else chosen)
+        _set(model, "__pydantic_fields_set__", chosen_names.union(given) if has_extra else chosen_names)
         if not is_root:  # a root model has these as attributes of its class
-            _set(model, "__pydantic_extra__", extra)
+            _set(model, "__pydantic_extra__", more if has_extra else None)
             _set(model, "__pydantic_private__", private or (_private_defaults(cls) if has_private else None))
         return model
 
-    if cls.__module__.startswith("langchain_core."):
-        # LangGraph's savers do not keep which fields of a message were set; asking costs as much as packing.
-        return Shape(state, build, is_dict=not has_private)
-    mask_of, chosen_of = _field_masks(sorted(fields))
-    return Shape(state, build, variant=mask_of, build_variant=lambda mask: partial(build, chosen=chosen_of(mask)))
+    return build
 
 
 def _field_masks(names: list[str]) -> tuple[Callable[[Any], str], Callable[[str], frozenset[str]]]:

@@ -16,6 +16,7 @@ codec/rules.py; codes 0 to 7 are LangGraph's and are read by codec/legacy.py.
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
@@ -57,6 +58,7 @@ OPTIONS = (
 _NATIVE = frozenset((str, int, float, bool, type(None), list, dict))
 # Types that ormsgpack looks into, or packs, without asking.
 _SEE_THROUGH = frozenset((list, dict, bytearray, memoryview))
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _MESSAGE_OF_DEPTH = "nested deeper than 250 levels, or it contains itself"
 
 
@@ -193,7 +195,7 @@ class Codec:
                 raise TypeError("only the slow way tells bytearrays from bytes")
             return state
         packed = packb(state, self._pack_object, OPTIONS)
-        if _hides_mutable_bytes(state, packed):
+        if (0xC4 in packed or 0xC5 in packed or 0xC6 in packed) and _hides_mutable_bytes(state, packed):
             raise TypeError("only the slow way tells bytearrays from bytes")
         return Ext(OBJECT, header + packed)
 
@@ -273,8 +275,7 @@ class Codec:
             except NotAllowed as error:
                 raise NotSerializable(f"it could not be loaded again: {error}") from None
             # It may have taken the place of a class that was read before, as when a notebook's cell runs again.
-            for known in [known for known in list(self._builders) if known.partition(b"?")[0] == name.encode()]:
-                del self._builders[known]
+            self._builders = {k: b for k, b in [*self._builders.items()] if k.partition(b"?")[0] != name.encode()}
             return make_plan(name, shape.state, shape.variant)
         from .science import science_plan
 
@@ -361,11 +362,7 @@ class _Listening(Codec):
 
 
 def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.isascii() or not _SURROGATE.search(text)
 
 
 def _hides_mutable_bytes(value: Any, packed: bytes) -> bool:

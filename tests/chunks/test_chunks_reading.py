@@ -1,0 +1,259 @@
+"""What is read is checked: a chunk that is missing, altered or moved is never a wrong or partial value."""
+
+import sqlite3
+from contextlib import closing
+
+import ormsgpack
+import pytest
+from chunks_shelf import Shelf, is_cut, is_list
+from codec_stores import in_thread, put, values_at
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import threadline
+from threadline import Corrupt
+from threadline.chunks.digest import Digester
+from threadline.chunks.refs import LIST, MAP, Inline, Node, Pieces, Tree, pack_node, pack_refs, unpack_node, unpack_refs
+
+LONG = "x" * 200
+VALUES = {
+    "item": LONG,
+    "list": [f"{at} {LONG}" for at in range(300)],
+    "dict": {f"k{at}": f"{at} {LONG}" for at in range(300)},
+    "pieces": "".join(f"line {at}\n" for at in range(20_000)),
+    "nested": [["".join(f"{at} {row}" for at in range(3000)), row] for row in range(4)],
+}
+
+
+# -- chunks
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_any_missing_chunk_is_named(name):
+    shelf = Shelf()
+    ref = shelf.keep(VALUES[name]).ref
+    for digest in list(shelf.chunks)[:: max(1, len(shelf.chunks) // 40)]:
+        chunk = shelf.chunks.pop(digest)
+        with pytest.raises(Corrupt, match=f"{digest.hex()} is missing"):
+            shelf.read(ref)
+        shelf.chunks[digest] = chunk
+    assert shelf.read(ref) == VALUES[name]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_any_altered_chunk_is_named(name):
+    shelf = Shelf()
+    ref = shelf.keep(VALUES[name]).ref
+    for digest in list(shelf.chunks)[:: max(1, len(shelf.chunks) // 20)]:
+        links, content = shelf.chunks[digest]
+        for altered in (
+            (links, content[:-1]),
+            (links, content + b"\xc0"),
+            (links, bytes((content[0] ^ 1,)) + content[1:]),
+            (links[:-16], content),
+            (links + b"\0" * 16, content),
+            (links[::-1], content + b"\0"),
+            (links, b""),
+        ):
+            shelf.chunks[digest] = altered
+            if altered[1] == content and not links and not altered[0]:
+                continue  # an item has no links to take away
+            if not links and altered[1] == content:
+                assert shelf.read(ref) == VALUES[name]  # nobody asks for the links of an item
+                continue
+            with pytest.raises(Corrupt, match=f"{digest.hex()} was altered"):
+                shelf.read(ref)
+        shelf.chunks[digest] = (links, content)
+    assert shelf.read(ref) == VALUES[name]
+
+
+def test_an_item_is_not_taken_for_a_node_nor_a_node_for_an_item():
+    digester = Digester()
+    assert digester.item(b"content") != digester.node(b"", b"content")
+    assert digester.node(b"a" * 16, b"b") != digester.node(b"", b"a" * 16 + b"b")
+    assert len(digester.item(b"")) == 16
+    assert Digester(b"key").item(b"content") != digester.item(b"content")
+    shelf = Shelf()
+    ref = shelf.keep(VALUES["list"]).ref
+    leaf = ref.children[0]
+    with pytest.raises(Corrupt):
+        shelf.read(leaf)
+    item = unpack_node(*shelf.chunks[leaf], LIST).refs[0]
+    with pytest.raises(Corrupt):
+        shelf.read(Tree(LIST, 1, (item,)))
+    for wrong in (Tree(MAP, 1, ref.children), Tree(LIST, ref.depth + 1, ref.children), Pieces(ref.children)):
+        with pytest.raises(Corrupt):
+            shelf.read(wrong)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "threads.db"
+
+
+def run_sql(path, statement, *values):
+    with closing(sqlite3.connect(path)) as database, database:
+        return database.execute(statement, values).fetchall()
+
+
+def test_a_damaged_chunk_is_corrupt_with_thread_checkpoint_and_channel(path):
+    saver = threadline.connect(path)
+    good = put(saver, {"items": VALUES["list"][:100]}, thread="good")
+    bad = put(saver, {"items": VALUES["list"], "other": 1}, thread="bad thread")
+    for statement in (
+        "update threadline_chunks set data = x'00' where digest = ? and pool = 2",
+        "update threadline_chunks set form = 1 where digest = ? and pool = 2",
+        "update threadline_chunks set form = 2 where digest = ? and pool = 2",
+        "delete from threadline_chunks where digest = ? and pool = 2",
+    ):
+        [(digest,)] = run_sql(path, "select digest from threadline_chunks where pool = 2 limit 1")
+        run_sql(path, statement, digest)
+        saver.clear_cache()
+        with pytest.raises(Corrupt) as caught:
+            saver.get_tuple(bad)
+        for part in ("bad thread", bad["configurable"]["checkpoint_id"], "'items'", digest.hex()):
+            assert part in str(caught.value)
+        assert LONG not in str(caught.value)
+        assert values_at(saver, good)["items"] == VALUES["list"][:100]
+    saver.close()
+
+
+def test_one_damaged_value_does_not_end_a_list(path):
+    saver = threadline.connect(path)
+    for at in range(6):
+        put(saver, {"items": [f"of {at} {LONG}"], "n": at}, thread=f"thread {at}")
+    run_sql(path, "update threadline_chunks set data = x'00' where pool = 3")
+    saver.clear_cache()
+    found = list(saver.list(None))
+    assert len(found) == 6
+    values = [one.checkpoint["channel_values"] for one in found]
+    assert sorted(each["n"] for each in values) == list(range(6))
+    damaged = 0
+    for each in values:
+        try:
+            assert each["items"] == [f"of {each['n']} {LONG}"]
+        except Corrupt:
+            damaged += 1
+    assert damaged == 1
+    saver.close()
+
+
+def test_what_was_verified_once_is_kept_as_bytes_and_within_its_bound(path):
+    for cache_bytes in (0, 5_000, 10_000_000):
+        saver = threadline.connect(path, cache_bytes=cache_bytes)
+        put(saver, {"items": VALUES["list"]}, thread=str(cache_bytes))
+        for _ in range(3):
+            assert values_at(saver, in_thread(str(cache_bytes)))["items"] == VALUES["list"]
+        assert saver._tools.reader.contents.used_bytes <= cache_bytes
+        saver.close()
+
+
+# -- references
+
+
+REFS = st.recursive(
+    st.binary(min_size=16, max_size=16)
+    | st.builds(Inline, st.binary(max_size=20))
+    | st.builds(lambda digests: Pieces(tuple(digests)), st.lists(st.binary(min_size=16, max_size=16), max_size=4)),
+    lambda inner: (
+        st.builds(lambda children: Tree(LIST, 0, tuple(children)), st.lists(inner, max_size=4))
+        | st.builds(
+            lambda pairs: Tree(MAP, 0, tuple(pairs.values()), tuple(pairs)),
+            st.dictionaries(st.text(max_size=5), inner, max_size=4),
+        )
+        | st.builds(
+            lambda kind, depth, digests: Tree(kind, depth, tuple(digests)),
+            st.sampled_from([LIST, MAP]),
+            st.integers(1, 3),
+            st.lists(st.binary(min_size=16, max_size=16), max_size=4),
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.text(max_size=8), REFS, max_size=4))
+def test_references_come_back_from_their_links_and_what_is_left_of_them(refs):
+    links, packed = pack_refs(refs)
+    assert unpack_refs(links, ormsgpack.unpackb(ormsgpack.packb(packed))) == refs
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.text(max_size=8), REFS, min_size=1, max_size=4))
+def test_references_whose_links_were_cut_are_corrupt(refs):
+    links, packed = pack_refs(refs)
+    for length in range(0, len(links), 16):
+        with pytest.raises(Corrupt):
+            unpack_refs(links[:length], packed)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(REFS, min_size=1, max_size=10), st.booleans())
+def test_a_node_comes_back_from_its_chunk(refs, is_map):
+    node = Node(tuple(refs), tuple(f"k{at}" for at in range(len(refs))) if is_map else None)
+    links, content = pack_node(node, is_leaf=True)
+    found = unpack_node(links, content, MAP if is_map else LIST)
+    assert (found.refs, found.keys) == (node.refs, node.keys)
+    for length in range(0, len(links), 16):
+        with pytest.raises(Corrupt):
+            unpack_node(links[:length], content, MAP if is_map else LIST)
+
+
+NONSENSE = st.recursive(
+    st.none() | st.integers(-3, 2**40) | st.text(max_size=3) | st.binary(max_size=3) | st.floats(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=64), NONSENSE)
+def test_references_from_nowhere_are_corrupt_or_references(links, packed):
+    for read in (
+        lambda: unpack_refs(links, {"a": packed}),
+        lambda: unpack_node(links, ormsgpack.packb(packed), LIST),
+        lambda: unpack_node(links, ormsgpack.packb(packed), MAP),
+        lambda: unpack_node(links, links, LIST),
+    ):
+        try:
+            read()
+        except Corrupt:
+            continue
+
+
+@settings(max_examples=300, deadline=None)
+@given(NONSENSE)
+def test_a_reference_from_nowhere_is_read_as_corrupt_or_as_a_value_and_soon(packed):
+    shelf = Shelf()
+    try:
+        ref = unpack_refs(b"\x01" * 64, {"a": packed})["a"]
+    except Corrupt:
+        return
+    try:
+        shelf.read(ref)
+    except Corrupt:
+        return
+
+
+@pytest.mark.parametrize("depth", [10**6, 10**12, -1, 2**62])
+def test_a_tree_that_claims_an_absurd_depth_ends_soon(depth):
+    shelf = Shelf()
+    for ref in (
+        Tree(LIST, depth, ()),
+        Tree(MAP, depth, ()),
+        Tree(LIST, depth, shelf.keep(VALUES["list"]).ref.children),
+    ):
+        try:
+            shelf.read(ref)
+        except Corrupt:
+            continue
+
+
+def test_the_kinds_of_references_are_what_the_values_say():
+    shelf = Shelf()
+    assert isinstance(shelf.keep("short").ref, Inline)
+    assert isinstance(shelf.keep(LONG).ref, bytes)
+    assert is_cut(shelf.keep(VALUES["pieces"]).ref)
+    assert is_list(shelf.keep(VALUES["list"]).ref)
+    assert shelf.keep(VALUES["dict"]).ref.kind == MAP

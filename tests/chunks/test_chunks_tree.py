@@ -1,0 +1,222 @@
+"""The tree over items: every level shrinks, equal content has an equal root, and edits rewrite a path."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from chunks_shelf import Shelf
+from langchain_core.messages import HumanMessage
+
+from threadline.chunks.cutting import ends_run, runs
+from threadline.chunks.digest import Digester
+from threadline.chunks.refs import LIST, MAP, Inline, Tree
+
+LONG = "x" * 200
+CONTENTS = {
+    "small": lambda at: at,
+    "long": lambda at: f"{at} {LONG}",
+    "equal": lambda at: 7,
+    "equal and long": lambda at: LONG,
+    "few kinds": lambda at: f"{at % 3} {LONG}",
+    "mixed": lambda at: [at, f"{at} {LONG}", {"k": at}, None][at % 4],
+}
+SIZES = [*range(40), 63, 64, 65, 127, 128, 129, 130, 255, 256, 257, 500, 1000, 1024, 2000, 5000]
+
+
+@pytest.mark.parametrize("make", CONTENTS.values(), ids=CONTENTS.keys())
+def test_a_list_of_any_length_comes_back_from_a_tree_within_its_bounds(make):
+    for size in SIZES:
+        shelf, items = Shelf(), [make(at) for at in range(size)]
+        ref = shelf.keep(items).ref
+        assert shelf.read(ref) == items
+        if not isinstance(ref, Tree):
+            assert size <= 8 or size * 2 < 128
+            continue
+        assert ref.kind == LIST
+        assert len(ref.children) <= 8
+        assert ref.depth <= 3
+        levels = shelf.levels(ref)
+        if ref.depth:
+            assert sum(levels[-1]) == size
+        for level in levels[1:]:
+            assert all(8 <= count <= 128 for count in level[:-1])
+            assert 1 <= level[-1] <= 128
+        for above, below in pairwise(levels):
+            assert sum(above) == len(below)
+            assert sum(above) < sum(below) or ref.depth == 0
+
+
+def test_a_dict_of_any_size_comes_back_with_its_order():
+    for size in (0, 1, 7, 8, 9, 40, 128, 129, 1000, 5000):
+        for make in (lambda at: at, lambda at: f"{at} {LONG}"):
+            shelf, mapping = Shelf(), {f"key {(at * 7919) % 10007}": make(at) for at in range(size)}
+            ref = shelf.keep(mapping).ref
+            found = shelf.read(ref)
+            assert list(found.items()) == list(mapping.items())
+            if isinstance(ref, Tree) and ref.depth:
+                assert ref.kind == MAP
+                assert all(8 <= count <= 128 for level in shelf.levels(ref)[1:] for count in level[:-1])
+
+
+def test_a_short_root_stands_by_itself():
+    shelf = Shelf()
+    assert isinstance(shelf.keep([1, 2, 3]).ref, Inline)
+    assert isinstance(shelf.keep({"a": 1}).ref, Inline)
+    eight = shelf.keep([LONG + str(at) for at in range(8)]).ref
+    assert isinstance(eight, Tree)
+    assert eight.depth == 0
+    assert shelf.keep([LONG + str(at) for at in range(9)]).ref.depth == 1
+
+
+def test_runs_end_where_their_content_says_and_within_bounds():
+    digests = [Digester().item(str(at).encode()) for at in range(5000)]
+    cut = list(runs(digests))
+    assert [digest for run in cut for digest in run] == digests
+    assert all(8 <= len(run) <= 128 for run in cut[:-1])
+    assert 15 < len(digests) / len(cut) < 70
+    for run in cut[:-1]:
+        assert ends_run(run[-1], len(run))
+        assert not any(ends_run(digest, at + 1) for at, digest in enumerate(run[:-1]))
+    assert [len(run) for run in runs([b"\xff" * 16] * 300)] == [128, 128, 44]
+    assert [len(run) for run in runs([b"\x00" * 16] * 20)] == [8, 8, 4]
+    assert list(runs([])) == []
+
+
+def edits(items, chance):
+    """One random change of a list, as programs make them."""
+    position = chance.randrange(len(items) + 1)
+    return chance.choice(
+        [
+            lambda: [*items, *(f"new {chance.random()} {LONG}" for _ in range(chance.randint(1, 40)))],
+            lambda: [*items[:position], f"inserted {chance.random()} {LONG}", *items[position:]],
+            lambda: [*items[:position], *items[position + chance.randint(1, 20) :]],
+            lambda: [*items[:position], f"edited {chance.random()}", *items[position + 1 :]],
+            lambda: items[chance.randint(1, 30) :],
+            lambda: items[: -chance.randint(1, 30)],
+            lambda: [*items[position:], *items[:position]],
+            lambda: items,
+            lambda: items[:position] * 2,
+        ]
+    )()
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda text: text, lambda text: (text,), HumanMessage], ids=["text", "tuple", "message"]
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_content_has_an_equal_root_whatever_edits_led_to_it(seed, wrap):
+    """Texts are recognised packed together, tuples one by one, messages by their fields."""
+    chance = random.Random(seed)
+    shelf, items, before = Shelf(), [], ()
+    for _ in range(40):
+        items = edits(items, chance)[:1000]
+        values = list(map(wrap, items))
+        encoded = shelf.keep(values, before)
+        assert encoded.ref == Shelf().keep(values).ref
+        assert shelf.read(encoded.ref) == values
+        before = encoded.runs if chance.random() < 0.8 else ()
+
+
+def test_equal_content_has_an_equal_root_when_objects_are_recognised_by_identity():
+    chance = random.Random(1)
+    shelf, items, before = Shelf(trust_identity=True), [], ()
+    for _ in range(100):
+        items = edits(items, chance)[:1000]
+        encoded = shelf.keep(items, before)
+        assert encoded.ref == Shelf().keep(list(items)).ref
+        before = encoded.runs
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_equal_dicts_have_an_equal_root_whatever_edits_led_to_them(seed):
+    chance = random.Random(seed)
+    shelf, mapping, before = Shelf(), {}, ()
+    for _ in range(60):
+        mapping = dict(mapping)
+        for _ in range(chance.randint(1, 10)):
+            key = f"key {chance.randrange(300)}"
+            if chance.random() < 0.25:
+                mapping.pop(key, None)
+            else:
+                mapping[key] = chance.choice([1, f"{chance.random()} {LONG}", [key]])
+        encoded = shelf.keep(mapping, before)
+        assert encoded.ref == Shelf().keep(dict(mapping)).ref
+        assert list(shelf.read(encoded.ref).items()) == list(mapping.items())
+        before = encoded.runs
+
+
+def test_a_list_is_no_continuation_of_a_dict_nor_a_dict_of_a_list():
+    shelf = Shelf()
+    values = [f"{at} {LONG}" for at in range(100)]
+    as_list = shelf.keep(values)
+    as_dict = shelf.keep(dict(zip(map(str, range(100)), values, strict=True)), as_list.runs)
+    assert shelf.read(as_dict.ref) == dict(zip(map(str, range(100)), values, strict=True))
+    back = shelf.keep(values, as_dict.runs)
+    assert back.ref == as_list.ref
+    other_keys = shelf.keep({f"k{at}": value for at, value in enumerate(values)}, as_dict.runs)
+    assert list(shelf.read(other_keys.ref)) == [f"k{at}" for at in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("change", "most"),
+    [
+        (lambda items: [*items, f"one more {LONG}"], 6),
+        (lambda items: [*items, *(f"{at} more {LONG}" for at in range(3))], 9),
+        (lambda items: [f"first {LONG}", *items], 9),
+        (lambda items: [*items[:2500], f"inserted {LONG}", *items[2500:]], 9),
+        (lambda items: [*items[:2500], f"edited {LONG}", *items[2501:]], 9),
+        (lambda items: [*items[:2500], *items[2501:]], 9),
+        (lambda items: items[1:], 8),
+        (lambda items: items[100:], 8),
+        (lambda items: items[:-1], 6),
+        (lambda items: list(items), 0),
+    ],
+    ids=["append", "append three", "prepend", "insert", "edit", "delete", "drop first", "trim", "drop last", "nothing"],
+)
+def test_a_change_of_a_long_list_makes_few_new_chunks(change, most):
+    shelf = Shelf()
+    items = [f"{at} {LONG}" for at in range(5000)]
+    first = shelf.keep(items)
+    known = set(shelf.chunks)
+    changed = change(items)
+    for before in (first.runs, ()):
+        encoded = shelf.encoder.value(changed, "channel", before, (1, 0))
+        assert len(encoded.chunks.keys() - known) <= most
+    assert shelf.read(shelf.keep(changed, first.runs).ref) == changed
+
+
+def test_appending_one_by_one_makes_as_many_nodes_as_it_must():
+    """A thousand appends: a chunk for each item, and a path for each put."""
+    shelf, items, before = Shelf(), [], ()
+    for at in range(1000):
+        items.append(f"{at} {LONG}")
+        before = shelf.keep(items, before).runs
+    assert len(shelf.chunks) < 1000 + 1000 * 3
+    last = shelf.keep(items, before).ref
+    assert len(shelf.needed_by(last)) < 1000 + 100
+
+
+def test_every_chunk_a_value_needs_can_be_found_by_links_alone():
+    shelf = Shelf()
+    for value in (
+        [f"{at} {LONG}" for at in range(700)],
+        {f"k{at}": LONG * 300 for at in range(20)},
+        ["y" * 100_000, {"deep": ["z" * 50_000]}, 1],
+        "w" * 200_000,
+    ):
+        other = Shelf()
+        ref = other.keep(value).ref
+        assert other.needed_by(ref) == set(other.chunks)
+        assert shelf.read(shelf.keep(value).ref) == value
+
+
+def test_a_state_is_read_level_by_level_each_level_in_one_query():
+    shelf = Shelf()
+    items = [f"{at} {LONG}" for at in range(5000)]
+    ref = shelf.keep(items).ref
+    shelf.fetches.clear()
+    assert shelf.read(ref) == items
+    assert len(shelf.fetches) <= 4
+    asked = [digest for fetch in shelf.fetches for digest in fetch]
+    assert len(asked) == len(set(asked))
+    assert all(fetch == sorted(fetch) for fetch in shelf.fetches)
