@@ -151,6 +151,19 @@ def test_a_sealed_store_loses_nothing_either(connect, faults):
     all_there(saver, after, {"items": texts(131)})
 
 
+def edited(items, step, chance):
+    """One random change of a list, as programs make them."""
+    at = chance.randrange(len(items) + 1)
+    return chance.choice(
+        [
+            lambda: [*items, *texts(chance.randint(1, 12), 1000 * step)],
+            lambda: [*items[:at], f"edited {step} {LONG}", *items[at + 1 :]],
+            lambda: items[at // 4 :],
+            lambda: items,
+        ]
+    )()
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"cache_bytes": 20_000}, {"cache_bytes": 0}, {"trust_identity": True}], ids=str
 )
@@ -161,15 +174,7 @@ def test_whatever_fails_every_acknowledged_put_is_whole(connect, faults, options
     saver = connect(**options)
     items, mapping, config, stored = texts(5), {}, None, []
     for step in range(60):
-        at = chance.randrange(len(items) + 1)
-        items = chance.choice(
-            [
-                lambda at=at, step=step: [*items, *texts(chance.randint(1, 12), 1000 * step)],
-                lambda at=at, step=step: [*items[:at], f"edited {step} {LONG}", *items[at + 1 :]],
-                lambda at=at: items[at // 4 :],
-                lambda: items,
-            ]
-        )()
+        items = edited(items, step, chance)
         mapping = {**mapping, f"k{chance.randrange(40)}": f"{step} {LONG}"}
         faults[:] = chance.choices(["", "before", "after"], [6, 2, 1], k=1)
         state = {"items": list(items), "mapping": dict(mapping), "step": step}

@@ -201,7 +201,7 @@ def test_a_node_comes_back_from_its_chunk(refs, is_map):
 
 
 NONSENSE = st.recursive(
-    st.none() | st.integers(-3, 2**40) | st.text(max_size=3) | st.binary(max_size=3) | st.floats(),
+    st.none() | st.integers(-3, 5000) | st.text(max_size=3) | st.binary(max_size=3) | st.floats(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
 )
@@ -236,18 +236,15 @@ def test_a_reference_from_nowhere_is_read_as_corrupt_or_as_a_value_and_soon(pack
         return
 
 
-@pytest.mark.parametrize("depth", [10**6, 10**12, -1, 2**62])
-def test_a_tree_that_claims_an_absurd_depth_ends_soon(depth):
+@pytest.mark.parametrize("depth", [40, 10**6, -1])
+def test_a_tree_deeper_than_any_list_could_need_is_corrupt(depth):
+    """Walking down as far as a forged depth says would take as long as its author likes."""
     shelf = Shelf()
-    for ref in (
-        Tree(LIST, depth, ()),
-        Tree(MAP, depth, ()),
-        Tree(LIST, depth, shelf.keep(VALUES["list"]).ref.children),
-    ):
-        try:
-            shelf.read(ref)
-        except Corrupt:
-            continue
+    children = shelf.keep(VALUES["list"]).ref.children
+    for ref in (Tree(LIST, depth, ()), Tree(MAP, depth, ()), Tree(LIST, depth, children)):
+        links, packed = pack_refs({"a": ref})
+        with pytest.raises(Corrupt):
+            shelf.read(unpack_refs(links, packed)["a"])
 
 
 def test_the_kinds_of_references_are_what_the_values_say():

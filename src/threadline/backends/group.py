@@ -9,6 +9,7 @@ told of a success or a failure that belongs to another.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -67,14 +68,19 @@ class GroupCommit:
     def restart(self) -> None:
         """Forget what was waiting; after a fork it belongs to the parent."""
         self._waiting: deque[_Job] = deque()
-        self._door = threading.Condition()  # guards the queue and who leads
+        # Guards the queue and who leads. A plain lock: an interrupt cannot come between taking it and the
+        # block that gives it back, as it can with one that is written in Python.
+        self._door = threading.Lock()
         self._is_led = False
 
     def pause(self) -> None:
         """Let the work under way finish and no other begin, by taking the lead."""
-        with self._door:
-            self._door.wait_for(lambda: not self._is_led)
-            self._is_led = True
+        while True:
+            with self._door:
+                if not self._is_led:
+                    self._is_led = True
+                    return
+            time.sleep(0.0005)
 
     def resume(self) -> None:
         self._pass_on()
@@ -130,7 +136,6 @@ class GroupCommit:
             with self._door:
                 if not self._waiting:
                     self._is_led = False
-                    self._door.notify_all()
                     return
                 following = self._waiting[0]
                 if following.future is None:
@@ -146,7 +151,8 @@ class GroupCommit:
         group: list[_Job] = []
         try:
             while self._waiting and len(group) < _MOST_TOGETHER:
-                group.append(self._waiting.popleft())
+                group.append(self._waiting[0])  # first noted, then taken: an interrupt in between loses nobody
+                self._waiting.popleft()
             if group:
                 self._commit(group)
         finally:

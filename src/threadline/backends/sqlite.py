@@ -102,7 +102,7 @@ class SqliteConnections:
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         self._reading = 0  # how many readers are in use
-        self._idle = threading.Condition()
+        self._idle = threading.Lock()  # guards that number
 
     def before_fork(self) -> None:
         """Close every connection and let nobody open one: SQLite's locks do not survive a fork.
@@ -112,7 +112,11 @@ class SqliteConnections:
         """
         self._lock.acquire()
         self._idle.acquire()
-        self._idle.wait_for(lambda: self._reading == 0, timeout=_LONGEST_READ_SECONDS)
+        deadline = time.monotonic() + _LONGEST_READ_SECONDS
+        while self._reading and time.monotonic() < deadline:
+            self._idle.release()
+            time.sleep(0.0005)
+            self._idle.acquire()
         if not self.is_shared:
             self._close_all()
 
@@ -122,7 +126,7 @@ class SqliteConnections:
 
     def after_fork_in_child(self) -> None:
         if self.is_shared:
-            self._lock, self._idle = threading.RLock(), threading.Condition()
+            self._lock, self._idle = threading.RLock(), threading.Lock()
         else:
             self._start()
 
@@ -152,7 +156,6 @@ class SqliteConnections:
             finally:
                 with self._idle:
                     self._reading -= 1
-                    self._idle.notify_all()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
