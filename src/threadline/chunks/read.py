@@ -142,7 +142,7 @@ class Reader:
         nodes: dict[bytes, tuple[int, int]],
     ) -> None:
         """Verify what was fetched, and keep it."""
-        kept: list[tuple[bytes, bytes | Node, int]] = []
+        items: dict[bytes, bytes | Node] = {}
         is_sealed, named = self.envelope.ring is not None, self.digester.item
         for digest, (links, form, content) in fetched.items():
             if type(content) is not bytes or type(links) is not bytes:
@@ -158,14 +158,14 @@ class Reader:
                 if named(content) != digest:
                     pile.damaged[digest] = "was altered"
                     continue
-                pile.items[digest] = content
-                kept.append((digest, content, len(content) + 150))
+                items[digest] = content
             elif self.digester.node(links, content) != digest:
                 pile.damaged[digest] = "was altered"
             else:
                 pile.nodes[digest] = node = unpack_node(links, content, nodes[digest][0])
-                kept.append((digest, node, len(links) * 4 + len(content) + 200))
-        self.contents.put_many(kept)
+                self.contents.put(digest, node, len(links) * 4 + len(content) + 200)
+        pile.items.update(items)  # type: ignore[arg-type]
+        self.contents.add_new(items, _item_cost)
         for digest in wanted - fetched.keys():
             pile.damaged[digest] = "is missing"
 
@@ -198,6 +198,10 @@ class Reader:
             value = self.codec.decode(content)
             self.decoded.put(digest, value, 2 * len(content) + 500)
         return value
+
+
+def _item_cost(content: Any) -> int:
+    return len(content) + 150
 
 
 def leaves(tree: Tree, pile: Pile) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["array_header", "array_header_size", "map_header"]
+__all__ = ["array_header", "array_header_size", "ext_header_size", "map_header"]
 
 
 def array_header(length: int) -> bytes:
@@ -18,6 +18,11 @@ def map_header(length: int) -> bytes:
 def array_header_size(packed: bytes) -> int:
     """How many bytes the header of a packed array takes."""
     return {0xDC: 3, 0xDD: 5}.get(packed[0], 1)
+
+
+def ext_header_size(packed: bytes) -> int:
+    """How many bytes the header of a packed extension takes."""
+    return {0xC7: 3, 0xC8: 4, 0xC9: 6}.get(packed[0], 2)
 
 
 def _header(length: int, short: int, middle: bytes, long: bytes) -> bytes:

@@ -93,7 +93,20 @@ def _model_build(cls: Any, fields: Any) -> Callable[..., Any]:
     has_private = bool(cls.__private_attributes__)
     is_root = getattr(cls, "__pydantic_root_model__", False)
 
+    is_simple = not is_root and not has_private
+
     def build(state: Any, chosen: frozenset[str] | None = None) -> Any:
+        if is_simple and type(state) is dict and state.keys() == names:
+            # What nearly every model is: this is the time that reading a chat takes.
+            model = _new(cls)
+            _set(model, "__dict__", state)
+            _set(model, "__pydantic_fields_set__", set(names if chosen is None else chosen))
+            _set(model, "__pydantic_extra__", {} if has_extra else None)
+            _set(model, "__pydantic_private__", None)
+            return model
+        return build_other(state, chosen)
+
+    def build_other(state: Any, chosen: frozenset[str] | None) -> Any:
         more: Any = {}
         private: Any = None
         given: Any = ()

@@ -15,7 +15,6 @@ codec/rules.py; codes 0 to 7 are LangGraph's and are read by codec/legacy.py.
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ import ormsgpack
 
 from ..errors import Corrupt, NotAllowed, NotSerializable, ThreadlineError
 from .builtin import reduce_exception
-from .framing import array_header, array_header_size
+from .framing import array_header, array_header_size, ext_header_size
 from .plans import (
     BUILTIN_BUILDERS,
     BUILTIN_PLANS,
@@ -38,6 +37,7 @@ from .plans import (
     upgraded,
 )
 from .rules import TypeRules, class_name, registry
+from .scan import has_bytes, hides_mutable_bytes, may_hold_bytes
 from .shapes import shape_of
 
 __all__ = ["Codec", "FOREIGN", "Fingerprint", "ForeignSerializer", "OBJECT"]
@@ -56,8 +56,6 @@ OPTIONS = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 _NATIVE = frozenset((str, int, float, bool, type(None), list, dict))
-# Types that ormsgpack looks into, or packs, without asking.
-_SEE_THROUGH = frozenset((list, dict, bytearray, memoryview))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MESSAGE_OF_DEPTH = "nested deeper than 250 levels, or it contains itself"
 
@@ -90,6 +88,7 @@ class Codec:
         self.rules = rules or TypeRules()
         self.foreign = foreign
         self.pickle_fallback = pickle_fallback
+        self._hook = self._unpack_extension  # bound once, not once per object
         self._forget()
 
     def with_allowlist(self, extra: Any) -> Codec:
@@ -115,7 +114,7 @@ class Codec:
             packed = packb(value, self._pack_object, OPTIONS)
         except (TypeError, ValueError, RecursionError):
             return self._encode_slowly(value, path)
-        return self._encode_slowly(value, path) if _hides_mutable_bytes(value, packed) else packed
+        return self._encode_slowly(value, path) if hides_mutable_bytes(value, packed) else packed
 
     def decode(self, data: bytes, option: int | None = None) -> Any:
         """The value of some bytes; NotAllowed or Corrupt when it cannot or may not be rebuilt."""
@@ -157,7 +156,7 @@ class Codec:
             if kind not in _NATIVE and len(value.__dict__) != fields[kind]:
                 return None
         # Bytes and bytearrays pack alike, so a fingerprint that holds either proves nothing.
-        if _may_hold_bytes(packed) and _has_bytes(unpackb(packed)):
+        if may_hold_bytes(packed) and has_bytes(unpackb(packed)):
             return None
         return found
 
@@ -167,6 +166,20 @@ class Codec:
         kinds = first.kinds + second.kinds
         packed = array_header(len(kinds)) + first.packed[array_header_size(first.packed) :]
         return Fingerprint(kinds, packed + second.packed[array_header_size(second.packed) :])
+
+    def is_made_of(self, found: Fingerprint, items: list[bytes]) -> bool:
+        """Whether a fingerprint packs the very states that these encoded items hold."""
+        parts = [array_header(len(items))]
+        for kind, item in zip(found.kinds, items, strict=True):
+            if kind in _NATIVE:
+                parts.append(item)
+                continue
+            start = ext_header_size(item)
+            end = start + 1 + item[start]
+            if item[start:end] != self._dict_headers[kind]:
+                return False
+            parts.append(item[end:])
+        return b"".join(parts) == found.packed and not may_hold_bytes(found.packed)
 
     def items_of(self, fingerprint: Fingerprint) -> list[bytes]:
         """The encoded items that an exact fingerprint stands for."""
@@ -184,6 +197,7 @@ class Codec:
         self._plans[frozenset] = make_plan("fs", self._sorted_members)
         # Classes whose instances pack as their `__dict__`, with the number of their fields.
         self._dict_kinds: dict[type, int] = {}
+        self._dict_headers: dict[type, bytes] = {}
 
     # -- encoding
 
@@ -191,11 +205,11 @@ class Codec:
         plan = self._plans.get(type(value)) or self._plan_for(value)
         header, state = plan(value)
         if header is None:
-            if _hides_mutable_bytes(state, b"\xc4"):
+            if hides_mutable_bytes(state, b"\xc4"):
                 raise TypeError("only the slow way tells bytearrays from bytes")
             return state
         packed = packb(state, self._pack_object, OPTIONS)
-        if (0xC4 in packed or 0xC5 in packed or 0xC6 in packed) and _hides_mutable_bytes(state, packed):
+        if (0xC4 in packed or 0xC5 in packed or 0xC6 in packed) and hides_mutable_bytes(state, packed):
             raise TypeError("only the slow way tells bytearrays from bytes")
         return Ext(OBJECT, header + packed)
 
@@ -290,6 +304,7 @@ class Codec:
             shape = shape_of(kind)
             if shape is None or not shape.is_dict or kind.__private_attributes__:  # type: ignore[attr-defined]
                 return False
+            self._dict_headers[kind] = name_header(class_name(kind))
             self._dict_kinds[kind] = len(kind.model_fields)  # type: ignore[attr-defined]
         return True
 
@@ -300,7 +315,7 @@ class Codec:
             end = data[0] + 1
             name = data[1:end]
             build = self._builders.get(name) or self._builder_for(name)
-            return build(unpackb(data[end:], ext_hook=self._unpack_extension))
+            return build(unpackb(data[end:], ext_hook=self._hook))
         if code == TEXT:
             return data.decode("utf-8", "surrogatepass")
         if code == FOREIGN:
@@ -363,38 +378,3 @@ class _Listening(Codec):
 
 def _is_utf8(text: str) -> bool:
     return text.isascii() or not _SURROGATE.search(text)
-
-
-def _hides_mutable_bytes(value: Any, packed: bytes) -> bool:
-    """Whether a bytearray or memoryview is inside, which ormsgpack packs as bytes without asking.
-
-    Most packed values show by their bytes alone that they hold neither. Other values are looked through
-    level by level; objects inside were looked through when they were packed themselves.
-    """
-    kind = type(value)
-    if kind is list and not _SEE_THROUGH & set(map(type, value)):
-        return False
-    if not _may_hold_bytes(packed):
-        return False
-    level = [value]
-    while True:
-        kinds = set(map(type, level))
-        if bytearray in kinds or memoryview in kinds:
-            return True
-        if list not in kinds and dict not in kinds:
-            return False
-        if not kinds <= _NATIVE:
-            level = [item for item in level if type(item) is list or type(item) is dict]
-        # The quickest way through plain containers that Python has: keys and values of all of them at once.
-        level = gc.get_referents(*level)
-
-
-def _may_hold_bytes(packed: bytes) -> bool:
-    """Whether one of msgpack's three markers of bytes occurs, be it as a marker or as something else."""
-    return 0xC4 in packed or 0xC5 in packed or 0xC6 in packed
-
-
-def _has_bytes(value: Any) -> bool:
-    if type(value) is list:
-        return any(map(_has_bytes, value))
-    return any(map(_has_bytes, value.values())) if type(value) is dict else type(value) is bytes

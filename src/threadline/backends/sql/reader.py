@@ -131,7 +131,7 @@ class SqlReader:
             found: dict[bytes, tuple[bytes, int, bytes]] = {}
             for part in self._batches(digests):
                 rows = await tx.rows(self.sql.chunks_in("digest, links, form, data", len(part)), (pool, *part))
-                found.update({row[0]: row[1:] for row in rows})
+                found.update({digest: (links, form, data) for digest, links, form, data in rows})
             return found
 
         return await self.database.read(work)
