@@ -5,6 +5,7 @@
 
 import enum
 import functools
+import sys
 from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Optional, TypeVar
 
@@ -15,8 +16,14 @@ from pydantic import v1 as pydantic_v1
 ran: list[str] = []
 T = TypeVar("T")
 
-# Python 3.10 has no StrEnum of its own.
-StrEnum = getattr(enum, "StrEnum", None) or type("StrEnum", (str, enum.Enum), {"__str__": str.__str__})
+if sys.version_info >= (3, 11):
+    from enum import StrEnum
+else:
+
+    class StrEnum(str, enum.Enum):
+        """What Python has of its own from 3.11 on."""
+
+        __str__ = str.__str__
 
 
 # -- enums

@@ -129,7 +129,6 @@ def test_a_message_comes_back_as_it_was(make, codec):
     packed = codec.encode(make())
     found = codec.decode(packed)
     assert anatomy(found) == anatomy(make())
-    assert found.model_dump() == make().model_dump() or "validated" in str(make)
     assert codec.encode(found) == packed
     assert anatomy(codec.decode(codec.encode({"deep": (make(),)}))["deep"][0]) == anatomy(make())
 

@@ -149,7 +149,7 @@ def test_the_strategies_make_what_they_promise():
     """So that the tests above are not empty: every kind of value turns up, as a part of another."""
     seen = set()
 
-    @settings(max_examples=200, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=60, deadline=None, database=None, derandomize=True)
     @given(st.lists(values, min_size=3))
     def collect(value):
         seen.update(re.findall(r"'(?:\w+\.)+(\w+)'", repr(anatomy(value))))

@@ -30,10 +30,10 @@ def values(step: int) -> dict[str, Any]:
         "large": "".join(chr(65 + (n * n + step // 20) % 26) for n in range(60_000)),
         "step": step,
         "kinds": [
-            None, True, 2**80, -0.0, "nul \0 and \ud800", b"\x00\xff", bytearray(b"mutable"), (1, (2,)), {1: "one", (2,): 3},
+            None, True, 2**80, -0.0, "nul \0 and \ud800", b"\x00\xff", bytearray(b"mutable"), (1, (2,)), {1: "one", (2,): 3},  # noqa: E501
             {1, 2, 3}, frozenset("ab"), deque([1, 2], 5), uuid.UUID(int=step), decimal.Decimal("1.10"), 1j, range(3),
             dt.datetime(2024, 2, 29, 12, tzinfo=dt.timezone.utc), dt.date(2024, 2, 29), dt.time(1, 2, 3, 4, fold=1),
-            dt.timedelta(days=-1, microseconds=7), dt.timezone(dt.timedelta(hours=5), "five"), pathlib.PurePosixPath("/a/b"),
+            dt.timedelta(days=-1, microseconds=7), dt.timezone(dt.timedelta(hours=5), "five"), pathlib.PurePosixPath("/a/b"),  # noqa: E501
         ],
     }  # fmt: skip
 

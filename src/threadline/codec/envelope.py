@@ -1,9 +1,9 @@
 """What encoded bytes wear in storage: compression, then a seal or, for rows, a check.
 
 A row's `form` says what to take off: `form & 1` is zstd, `form >> 1` is the number of the sealing key,
-0 for none. A row that is not sealed ends with 8 bytes of BLAKE2b, personalised `row`, over what a seal would
-be bound to and the bytes before. Compression is tried from 2 KB up and kept where it saves a tenth: below that, decompressing
-costs more than decoding.
+0 for none. A row that is not sealed ends with 8 bytes of BLAKE2b, personalised `row`, over what a seal
+would be bound to and the bytes before. Compression is tried from 2 KB up and kept where it saves a tenth:
+below that, decompressing costs more than decoding.
 """
 
 from __future__ import annotations
