@@ -45,7 +45,7 @@ class ThreadlineError(Exception):
 
 
 class Unavailable(ThreadlineError, ConnectionError):
-    """The storage cannot be reached or stayed busy; nothing was written, a retry is safe."""
+    """The storage cannot be reached or stayed busy; the same call again is safe."""
 
 
 class StorageFull(Unavailable):

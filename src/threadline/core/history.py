@@ -173,6 +173,7 @@ async def delta_history(
     current = target.row.parent if target is not None else None
     while current is not None and len(seeds) < len(collected):
         chain = await backend.chain(place.thread_id, place.namespace, current, _CHAIN_PAGE)
+        await tools.learn_keys(backend, [write.form for found in chain for write in found.writes])
         for found in chain:
             document = read_document(found, tools.codec, tools.envelope)
             for write in reversed(found.writes):

@@ -87,7 +87,7 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
     reads: list[Read] = []
     piles: dict[int, tuple[Pile, list[Ref]]] = {}
     if tools.envelope.ring is not None:
-        await tools.learn_keys(backend, [form for found in page for form in (found.row.form, found.row.metadata_form)])
+        await tools.learn_keys(backend, _forms(page))
     for found in page:
         try:
             document = read_document(found, tools.codec, tools.envelope)
@@ -120,7 +120,14 @@ async def _parent_sends(backend: Backend, tools: Tools, found: Found, document: 
     parent = await backend.find(found.thread_id, found.row.namespace, found.row.parent)
     if parent is None:
         return []
+    await tools.learn_keys(backend, _forms([parent]))
     return [(write, _write_ref(tools, parent, write)) for write in parent.writes if write.channel == TASKS]
+
+
+def _forms(page: list[Found]) -> list[int]:
+    """The forms of everything sealed in some rows."""
+    rows = [form for found in page for form in (found.row.form, found.row.metadata_form)]
+    return rows + [write.form for found in page for write in found.writes]
 
 
 def _write_ref(tools: Tools, found: Found, write: WriteRow) -> Ref:
