@@ -35,6 +35,8 @@ class Encoded:
     runs: list[Run] = field(default_factory=list)
     # Runs taken over from before, whose chunks are not among `chunks`.
     reused: list[Run] = field(default_factory=list)
+    # Runs whose nodes are part of the tree.
+    noded: list[Run] = field(default_factory=list)
 
 
 class Encoder:
@@ -96,7 +98,7 @@ class Encoder:
         chunks[digest] = (links, content)
         return digest
 
-    def tree(self, kind: int, made: list[Run], chunks: Chunks) -> Ref:
+    def tree(self, kind: int, made: list[Run], chunks: Chunks, stamp: Stamp | None) -> Ref:
         """The tree over some runs, up to a root short enough to stand in a document."""
         if sum(len(run.refs) for run in made) <= ROOT_ENTRIES:
             refs = tuple(ref for run in made for ref in run.refs)
@@ -104,7 +106,7 @@ class Encoder:
             return _inlined(kind, refs, keys) or Tree(kind, 0, refs, keys)
         level = []
         for run in made:
-            if run.digest is None:
+            if run.digest is None or run.node_stored != stamp:
                 run.digest = self._node(run, chunks)
             level.append(run.digest)
         depth = 1
@@ -165,8 +167,9 @@ class _Sequence:
             position += 1
         if self.refs:
             self._close(total)
-        ref = self.encoder.tree(self.kind, self.made, self.chunks)
-        return Encoded(ref, self.chunks, self.made, self.reused)
+        ref = self.encoder.tree(self.kind, self.made, self.chunks, stamp)
+        noded = self.made if isinstance(ref, Tree) and ref.depth else []
+        return Encoded(ref, self.chunks, self.made, self.reused, noded)
 
     def _still_holds(self, run: Run, position: int) -> bool:
         end = position + len(run.refs)

@@ -14,7 +14,7 @@ import ormsgpack
 from ..codec.envelope import Envelope
 from ..codec.framing import array_header, map_header
 from ..codec.wire import Codec
-from ..errors import Corrupt, InvalidRequest
+from ..errors import Corrupt, InvalidRequest, ThreadlineError
 from .cache import BoundedCache
 from .digest import Digester
 from .refs import MAP, Inline, Node, Pieces, Ref, Tree, unpack_node
@@ -95,6 +95,10 @@ class Reader:
             if self.share_decoded:
                 return self._shared(ref, pile)
             return self.codec.decode(self.content(ref, pile))
+        except ThreadlineError:
+            raise
+        except (ValueError, TypeError, IndexError, AttributeError) as misfit:
+            raise Corrupt(f"its chunks do not fit together ({misfit})") from misfit
         except KeyError as lacking:
             digest = lacking.args[0]
             if not isinstance(digest, bytes):

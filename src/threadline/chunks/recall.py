@@ -37,14 +37,16 @@ Proof: TypeAlias = Fingerprint | list[bytes] | Same
 class Run:
     """A run of references: a leaf of the tree, with its proof and where it is known to be stored."""
 
-    __slots__ = ("cost_bytes", "digest", "keys", "proof", "refs", "stored")
+    __slots__ = ("cost_bytes", "digest", "keys", "node_stored", "proof", "refs", "stored")
 
     def __init__(self, refs: tuple[Any, ...], keys: tuple[str, ...] | None, proof: Proof) -> None:
         self.refs = refs
         self.keys = keys
         self.proof = proof
         self.digest: bytes | None = None
+        # Where its items are known to be stored, and where its node is: a short list has no nodes.
         self.stored: Stamp | None = None
+        self.node_stored: Stamp | None = None
         # About how much memory remembering this run takes.
         self.cost_bytes = _held_by(proof) + 120 * len(refs)
 

@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 LIST, MAP, PIECES = 0, 1, 2
+# Every level shrinks at least eightfold: no list in this world needs a deeper tree.
+_DEEPEST = 24
 # What taking damaged references apart may raise; inside a generator, StopIteration arrives as RuntimeError.
 _MISFITS = (StopIteration, RuntimeError, TypeError, ValueError, IndexError, AttributeError)
 
@@ -157,6 +159,8 @@ def _unpack(packed: Any, links: Iterator[bytes]) -> Ref:
     if type(packed) is bytes:
         return Inline(packed)
     kind, depth, children = packed
+    if kind not in (LIST, MAP, PIECES) or not 0 <= depth <= _DEEPEST:
+        raise ValueError("no reference has this kind or depth")
     if kind == PIECES:
         return Pieces(tuple(next(links) for _ in range(children)))
     if depth:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import gc
+from itertools import chain
 from typing import Any
 
 __all__ = ["has_bytes", "hides_mutable_bytes", "may_hold_bytes"]
 
 # Types that ormsgpack looks into, or packs, without asking.
 _SEE_THROUGH = frozenset((list, dict, bytearray, memoryview))
-_PLAIN = frozenset((str, int, float, bool, type(None), list, dict))
+_CONTAINERS = frozenset((list, dict))
 
 
 def hides_mutable_bytes(value: Any, packed: bytes) -> bool:
@@ -30,10 +30,9 @@ def hides_mutable_bytes(value: Any, packed: bytes) -> bool:
             return True
         if list not in kinds and dict not in kinds:
             return False
-        if not kinds <= _PLAIN:
-            level = [item for item in level if type(item) is list or type(item) is dict]
-        # The quickest way through plain containers that Python has: keys and values of all of them at once.
-        level = gc.get_referents(*level)
+        # Not by gc.get_referents, which from Python 3.13 on finds nothing in the `__dict__` of an instance.
+        inside = [item if type(item) is list else item.values() for item in level if type(item) in _CONTAINERS]
+        level = list(chain.from_iterable(inside))
 
 
 def may_hold_bytes(packed: bytes) -> bool:

@@ -357,6 +357,7 @@ class Codec:
         """The real failure: ormsgpack hides what its hook raised, so decode again and listen."""
         listening = object.__new__(_Listening)
         listening.__dict__.update(self.__dict__, failures=[])
+        listening._hook = listening._unpack_extension
         with suppress(ValueError):
             unpackb(data, ext_hook=listening._unpack_extension, option=ormsgpack.OPT_NON_STR_KEYS)
         found = listening.failures[0] if listening.failures else error

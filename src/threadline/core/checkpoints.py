@@ -45,6 +45,7 @@ class _Prepared:
     chunks: Chunks = field(default_factory=dict)
     made: list[Run] = field(default_factory=list)
     reused: list[Run] = field(default_factory=list)
+    noded: list[Run] = field(default_factory=list)
     # When it was made, for what is brought over from elsewhere; None for now.
     made_at: float | None = None
 
@@ -52,6 +53,7 @@ class _Prepared:
         self.chunks.update(encoded.chunks)
         self.made.extend(encoded.runs)
         self.reused.extend(encoded.reused)
+        self.noded.extend(encoded.noded)
         return encoded.ref
 
     def moment(self, now: float) -> float:
@@ -161,7 +163,7 @@ def prepare_writes(
         )
         prepared.writes.append(row)
         prepared.refs.append(ref)
-    prepared.made = []  # writes are not encoded again; nothing to recognise
+    prepared.made, prepared.noded = [], []  # writes are not encoded again; nothing to recognise
     return prepared
 
 
@@ -276,6 +278,8 @@ def _acknowledge(tools: Tools, one: PreparedPut | PreparedWrites, stamp: Stamp) 
     tools.known.add(stamp, one.chunks)
     for run in one.made:
         run.stored = stamp
+    for run in one.noded:
+        run.node_stored = stamp
     if isinstance(one, PreparedPut):
         thread_id, namespace, _ = one.place
         tools.keep_roots(thread_id, namespace, one.checkpoint_id, stamp, one.settled())
