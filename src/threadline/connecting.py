@@ -130,6 +130,8 @@ def make_tools(
         foreign, ring = serde.serde, CipherRing(serde.cipher)
     codec: Codec
     if isinstance(foreign, Serializer):
+        if allowed_types is not None:
+            raise InvalidRequest("give allowed_types= to the Serializer, or to connect without one, not both")
         codec = foreign.codec
     else:
         if foreign is not None and not hasattr(foreign, "dumps_typed"):

@@ -52,18 +52,16 @@ class Encoder:
     def value(self, value: Any, path: str, before: Sequence[Run] = (), stamp: Stamp | None = None) -> Encoded:
         """Encode one value; `before` are the runs of the channel's last value, good under `stamp`."""
         chunks: Chunks = {}
-        kind = type(value)
-        if kind is list and value:
+        if not _can_be_taken_apart(value):
+            return Encoded(self.item(value, path, chunks), chunks)
+        if type(value) is list:
             return _Sequence(self, chunks, path, LIST, value, None).encode(before, stamp)
-        if kind is dict and value and _has_text_keys(value):
-            keys = tuple(value)
-            return _Sequence(self, chunks, path, MAP, list(value.values()), keys).encode(before, stamp)
-        return Encoded(self.item(value, path, chunks), chunks)
+        return _Sequence(self, chunks, path, MAP, list(value.values()), tuple(value)).encode(before, stamp)
 
     def item(self, value: Any, path: str, chunks: Chunks) -> Ref:
         """Encode one item, whole or cut."""
         content = self.codec.encode(value, path)
-        if len(content) > LARGE_ITEM_BYTES and (type(value) is list or type(value) is dict):
+        if len(content) > LARGE_ITEM_BYTES and _can_be_taken_apart(value):
             nested = self.value(value, path)
             if isinstance(nested.ref, Tree):
                 chunks.update(nested.chunks)
@@ -221,6 +219,11 @@ def _starts(before: Sequence[Run]) -> dict[int, Run]:
         found[position] = run
         position += len(run.refs)
     return found
+
+
+def _can_be_taken_apart(value: Any) -> bool:
+    """Whether a value is encoded item by item."""
+    return bool(value) if type(value) is list else type(value) is dict and bool(value) and _has_text_keys(value)
 
 
 def _has_text_keys(value: dict[Any, Any]) -> bool:

@@ -17,6 +17,7 @@ from operator import is_
 from typing import Any, NamedTuple, TypeAlias
 
 from ..codec.wire import Codec, Fingerprint
+from ..errors import NotSerializable
 from .cache import BoundedCache
 
 __all__ = ["Proof", "Prover", "Recall", "Run", "Stamp"]
@@ -91,7 +92,10 @@ class Prover:
             found = self.codec.fingerprint(values)
             if found is not None and self.codec.is_made_of(found, proof):
                 return True
-        return all(self.codec.encode(value) == content for value, content in zip(values, proof, strict=True))
+        try:
+            return all(self.codec.encode(value) == content for value, content in zip(values, proof, strict=True))
+        except NotSerializable:
+            return False  # encoding it again will say where it is
 
     def contents(self, proof: Proof) -> Iterator[tuple[Any, bytes | None]]:
         """The encoded items of a run; for `Same`, the values themselves to be encoded again."""

@@ -165,5 +165,5 @@ BUILTINS: tuple[Builtin, ...] = (
 
 # Names that stored bytes use for built-in types, here and in the other modules of the codec.
 RESERVED_NAMES = frozenset(row.name for row in BUILTINS) | frozenset(
-    ("fs", "i", "m", "nd", "np", "npdtype", "pandas.DataFrame", "pandas.Series", "pickle", "s")
+    ("fs", "i", "m", "nd", "np", "npdtype", "pandas.DataFrame", "pandas.Series", "pickle", "s", "u")
 )

@@ -9,5 +9,8 @@ except ImportError as error:
 
 from .checkpointer import Checkpointer
 from .dropin import AsyncSqliteSaver, InMemorySaver, MemorySaver, SqliteSaver
+from .types import register_langgraph_types
 
 __all__ = ["AsyncSqliteSaver", "Checkpointer", "InMemorySaver", "MemorySaver", "SqliteSaver"]
+
+register_langgraph_types()

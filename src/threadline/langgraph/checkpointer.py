@@ -12,7 +12,6 @@ from ..connecting import make_engine, make_tools, split_options
 from ..core.tools import Tools
 from ..errors import InvalidRequest
 from ..saver import Saver
-from .types import register_langgraph_types
 
 __all__ = ["Checkpointer"]
 
@@ -35,7 +34,6 @@ class Checkpointer(Saver, BaseCheckpointSaver[Any]):
         self._start(engine, make_tools(engine, **tool_options))
 
     def _start(self, engine: Engine, tools: Tools) -> None:
-        register_langgraph_types()
         # BaseCheckpointSaver's own __init__ only sets `serde`, which Saver does.
         Saver.__init__(self, engine, tools)
 
