@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 
-__all__ = ["id_after", "new_id", "uuid6"]
+__all__ = ["id_after", "id_of_now", "new_id", "uuid6"]
 
 # 100-nanosecond ticks between the start of the Gregorian calendar, where uuid time begins, and 1970.
 _GREGORIAN_OFFSET = 0x01B21DD213814000
@@ -41,13 +41,19 @@ os.register_at_fork(after_in_child=_ticks.restart)
 
 def uuid6(*, clock_seq: int | None = None, at_least: int = 0) -> uuid.UUID:
     """A time-ordered UUID greater than every one made before by this process."""
-    tick = _ticks.next(at_least)
     if clock_seq is None:
         clock_seq = int.from_bytes(os.urandom(2), "big")
-    high, low = tick >> 12, tick & 0xFFF
-    bits = (high << 80) | (0x6 << 76) | (low << 64) | (0x2 << 62)
-    bits |= (clock_seq & 0x3FFF) << 48 | _ticks.node
-    return uuid.UUID(int=bits)
+    return _composed(_ticks.next(at_least), clock_seq, _ticks.node)
+
+
+def id_of_now() -> str:
+    """The least id that anybody's clock gives at this moment; not an id of anything."""
+    return str(_composed(time.time_ns() // 100 + _GREGORIAN_OFFSET, 0, 0))
+
+
+def _composed(tick: int, clock_seq: int, node: int) -> uuid.UUID:
+    bits = (tick >> 12 << 80) | (0x6 << 76) | ((tick & 0xFFF) << 64) | (0x2 << 62)
+    return uuid.UUID(int=bits | (clock_seq & 0x3FFF) << 48 | node)
 
 
 def new_id(step: int | None = None) -> str:

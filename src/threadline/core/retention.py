@@ -14,6 +14,7 @@ from typing import Any
 from ..backends.port import Backend, CheckpointKey, Found, Query
 from ..backends.rules import mark
 from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
+from ..ids import id_of_now
 from .documents import fits_column, read_document, read_metadata
 from .requests import Place
 from .tools import Tools
@@ -86,8 +87,9 @@ async def delete_thread(backend: Backend, tools: Tools, thread_id: str, now: flo
     if thread is None:
         return
     [*newest] = await backend.page(Query(thread_id=thread_id, limit=1, with_writes=False))
-    # What descends from any of its checkpoints is refused from now on; no clock has a say in it.
-    await backend.remove_thread(thread_id, newest[0].row.id if newest else "", now)
+    # What descends from any checkpoint made until now is refused, also from one that never arrived.
+    until = max(newest[0].row.id if newest else "", id_of_now())
+    await backend.remove_thread(thread_id, until, now)
     tools.stamps.drop(thread_id)
     if await _has_mates(backend, thread.pool):
         await collect_pool(backend, thread.pool)
