@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["array_header", "array_header_size", "ext_header_size", "map_header"]
+__all__ = ["EXT_HEADERS", "array_header", "array_header_size", "map_header"]
+
+_ARRAY_HEADERS = {0xDC: 3, 0xDD: 5}
+# How many bytes the header of an extension takes, by its first byte; 2 for all others.
+EXT_HEADERS = {0xC7: 3, 0xC8: 4, 0xC9: 6}
 
 
 def array_header(length: int) -> bytes:
@@ -17,12 +21,7 @@ def map_header(length: int) -> bytes:
 
 def array_header_size(packed: bytes) -> int:
     """How many bytes the header of a packed array takes."""
-    return {0xDC: 3, 0xDD: 5}.get(packed[0], 1)
-
-
-def ext_header_size(packed: bytes) -> int:
-    """How many bytes the header of a packed extension takes."""
-    return {0xC7: 3, 0xC8: 4, 0xC9: 6}.get(packed[0], 2)
+    return _ARRAY_HEADERS.get(packed[0], 1)
 
 
 def _header(length: int, short: int, middle: bytes, long: bytes) -> bytes:

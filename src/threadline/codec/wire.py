@@ -24,7 +24,7 @@ import ormsgpack
 
 from ..errors import Corrupt, NotAllowed, NotSerializable, ThreadlineError
 from .builtin import reduce_exception
-from .framing import array_header, array_header_size, ext_header_size
+from .framing import EXT_HEADERS, array_header, array_header_size
 from .plans import (
     BUILTIN_BUILDERS,
     BUILTIN_PLANS,
@@ -170,15 +170,16 @@ class Codec:
     def is_made_of(self, found: Fingerprint, items: list[bytes]) -> bool:
         """Whether a fingerprint packs the very states that these encoded items hold."""
         parts = [array_header(len(items))]
+        headers, sizes = self._dict_headers, EXT_HEADERS
         for kind, item in zip(found.kinds, items, strict=True):
-            if kind in _NATIVE:
+            header = headers.get(kind)
+            if header is None:
                 parts.append(item)
                 continue
-            start = ext_header_size(item)
-            end = start + 1 + item[start]
-            if item[start:end] != self._dict_headers[kind]:
+            start = sizes.get(item[0], 2)
+            if not item.startswith(header, start):
                 return False
-            parts.append(item[end:])
+            parts.append(item[start + len(header) :])
         return b"".join(parts) == found.packed and not may_hold_bytes(found.packed)
 
     def items_of(self, fingerprint: Fingerprint) -> list[bytes]:
