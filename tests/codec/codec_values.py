@@ -128,7 +128,7 @@ _TOOLS: dict[str, Any] = {
     "pattern of bytes": re.compile(rb"\xff+", re.DOTALL),
     "pattern with flags inside": re.compile(r"(?ix) a b"),
     "ascii pattern": re.compile(r"\w", re.ASCII),
-    "posix path": pathlib.PosixPath("/tmp/ä/../b"),
+    "posix path": pathlib.PosixPath("/data/ä/../b"),
     "pure posix path": pathlib.PurePosixPath("a/b"),
     "pure windows path": pathlib.PureWindowsPath("C:\\a\\b"),
     "empty path": pathlib.PurePosixPath(),

@@ -39,7 +39,7 @@ LIST, MAP, PIECES = 0, 1, 2
 # Every level shrinks at least eightfold: no list in this world needs a deeper tree.
 _DEEPEST = 24
 # What taking damaged references apart may raise; inside a generator, StopIteration arrives as RuntimeError.
-_MISFITS = (StopIteration, RuntimeError, TypeError, ValueError, IndexError, AttributeError)
+_MISFITS = (StopIteration, RuntimeError, TypeError, ValueError, LookupError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
