@@ -141,10 +141,13 @@ async def test_lazy_values_are_written_as_json(saver: Half, thread: str) -> None
         assert json.loads(json.dumps(await _listed(saver, thread), **options)) == _VALUES
 
 
-async def test_lazy_values_are_written_as_msgpack(saver: Half, thread: str) -> None:
+async def test_lazy_values_are_written_by_our_serializer(saver: Half, thread: str) -> None:
     serializer = Serializer()
     assert serializer.loads(serializer.dumps(await _listed(saver, thread))) == _VALUES
-    # A serializer in C reads past Python: it meets an object it cannot write, never a wrong value.
+
+
+async def test_a_serializer_in_c_refuses_lazy_values_rather_than_write_others(saver: Half, thread: str) -> None:
+    """It reads past Python and meets values that are not decoded. Writing them would be better still."""
     try:
         packed = ormsgpack.packb(await _listed(saver, thread))
     except TypeError:
