@@ -9,7 +9,19 @@ from ..errors import ReadOnly
 __all__ = ["ReadOnlyLayer"]
 
 _WRITING = frozenset(
-    ("apply", "collect", "remove_checkpoints", "remove_thread", "rewrap_chunks", "rewrap_rows", "setup", "swap_meta")
+    [
+        "apply",
+        "collect",
+        "compact",
+        "remove_checkpoints",
+        "remove_thread",
+        "rewrap_chunks",
+        "rewrap_rows",
+        "setup",
+        "swap_lease",
+        "swap_meta",
+        "swap_thread",
+    ]
 )
 
 

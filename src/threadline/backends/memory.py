@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import Conflict, NotFound
 from ..locks import renew_after_fork
+from . import rules
 from .port import (
     Applied,
     Change,
@@ -23,7 +24,6 @@ from .port import (
     ThreadRow,
     WriteRow,
 )
-from .rules import ACTIVITY_SECONDS, mark, needs_parent_row, refuse_if_closed, write_order
 
 __all__ = ["MemoryBackend"]
 
@@ -63,7 +63,12 @@ class MemoryBackend:
         """Everything that can refuse a change, before anything is changed."""
         thread = self._threads.get(change.thread_id)
         if thread is not None:
-            refuse_if_closed(thread, change)
+            rules.refuse_if_closed(thread, change)
+        if change.lease is not None:
+            rules.refuse_if_lease_lost(change, self._meta.get(rules.lease_key(change.thread_id)))
+        if change.head is not None:
+            ids = self._namespaces(thread).get(change.head[0]) if thread else None
+            rules.refuse_if_head_moved(change, ids[-1] if ids else None)
         if thread is None or thread.status == "deleted":
             if change.joins is None:
                 # The thread will be new, in a new pool: nothing that was left out is there.
@@ -71,7 +76,7 @@ class MemoryBackend:
             thread = self._alive(change.joins)
             if thread is None:
                 raise NotFound(f"there is no thread {change.joins!r}")
-        elif needs_parent_row(thread, change) and not self._has_checkpoint(thread, change.continues):
+        elif rules.needs_parent_row(thread, change) and not self._has_checkpoint(thread, change.continues):
             raise Conflict(f"the thread {change.thread_id!r} was deleted while this run was going on")
         stamp = (thread.pool, thread.epoch)
         return Stale(stamp) if change.stamp is not None and change.stamp != stamp else None
@@ -88,7 +93,7 @@ class MemoryBackend:
             held = self._writes[thread.serial, write.namespace, write.checkpoint_id]
             if write.replaces or (write.task_id, write.idx) not in held:
                 held[write.task_id, write.idx] = write
-        if change.now - thread.active > ACTIVITY_SECONDS:
+        if change.now - thread.active > rules.ACTIVITY_SECONDS:
             self._threads[change.thread_id] = thread._replace(active=change.now)
         return Applied((thread.pool, thread.epoch))
 
@@ -145,7 +150,7 @@ class MemoryBackend:
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         with self._lock:
-            await mark(await self.pool_links(pool), reachable, lambda digests: self.links(pool, digests))
+            await rules.mark(await self.pool_links(pool), reachable, lambda digests: self.links(pool, digests))
             doomed = [digest for digest in candidates if digest not in reachable]
             for digest in doomed:
                 self._chunks[pool].pop(digest, None)
@@ -155,9 +160,23 @@ class MemoryBackend:
                         self._threads[mate.thread_id] = mate._replace(epoch=mate.epoch + 1)
             return len(doomed)
 
+    async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
+        with self._lock:
+            thread = self._threads.get(before.thread_id)
+            if thread is None or rules.own_words(thread) != rules.own_words(before):
+                return False
+            self._threads[before.thread_id] = after._replace(pool=thread.pool, epoch=thread.epoch, active=thread.active)
+            return True
+
+    async def get_lease(self, thread_id: str) -> bytes | None:
+        return await self.get_meta(rules.lease_key(thread_id))
+
+    async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
+        return await self.swap_meta(rules.lease_key(thread_id), before, after)
+
     async def swap_meta(self, key: str, before: bytes | None, after: bytes | None) -> bool:
         with self._lock:
-            if self._meta.get(key) != before:
+            if self._meta.get(key) not in (before, after):
                 return False
             if after is None:
                 self._meta.pop(key, None)
@@ -214,6 +233,10 @@ class MemoryBackend:
                 checkpoint_id = ids[-1]
             row = self._checkpoints.get((thread.serial, namespace, checkpoint_id))
             return self._found(thread, row, with_writes) if row is not None else None
+
+    async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
+        found = [await self.find(thread_id, namespace, None, with_writes=False) for thread_id in thread_ids]
+        return [one for one in found if one is not None]
 
     async def page(self, query: Query) -> list[Found]:
         with self._lock:
@@ -285,12 +308,15 @@ class MemoryBackend:
 
     async def pool_links(self, pool: int) -> list[bytes]:
         with self._lock:
-            serials = {thread.serial for thread in self._threads.values() if thread.pool == pool}
+            serials = self._serials(pool)
             rows: list[Any] = [row for place, row in self._checkpoints.items() if place[0] in serials]
             for place, writes in self._writes.items():
                 if place[0] in serials:
                     rows.extend(writes.values())
             return list({row.links for row in rows if row.links})
+
+    async def pools(self, after: int, limit: int) -> list[int]:
+        return sorted(pool for pool, held in self._chunks.items() if held and pool > after)[:limit]
 
     async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
         with self._lock:
@@ -341,7 +367,7 @@ class MemoryBackend:
 
     async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
         with self._lock:
-            serials = {thread.serial for thread in self._threads.values() if thread.pool == pool}
+            serials = self._serials(pool)
             rows = [row for place, row in self._checkpoints.items() if place[0] in serials]
             return [(row.links, len(row.document) + len(row.metadata)) for row in rows]
 
@@ -349,9 +375,15 @@ class MemoryBackend:
         figures = await self.summary(0.0)
         return figures.chunk_bytes + figures.row_bytes
 
+    async def compact(self) -> None:
+        return None
+
     def _alive(self, thread_id: str) -> ThreadRow | None:
         thread = self._threads.get(thread_id)
         return thread if thread is not None and thread.status != "deleted" else None
+
+    def _serials(self, pool: int) -> set[int]:
+        return {thread.serial for thread in self._threads.values() if thread.pool == pool}
 
     def _has_checkpoint(self, thread: ThreadRow, checkpoint_id: str | None) -> bool:
         return any((thread.serial, ns, checkpoint_id) in self._checkpoints for ns in self._namespaces(thread))
@@ -363,5 +395,5 @@ class MemoryBackend:
         writes: list[WriteRow] = []
         if with_writes:
             held = self._writes.get((thread.serial, row.namespace, row.id), {})
-            writes = sorted(held.values(), key=lambda w: write_order(w.task_path, w.task_id, w.idx))
+            writes = sorted(held.values(), key=lambda w: rules.write_order(w.task_path, w.task_id, w.idx))
         return Found(thread.thread_id, thread.pool, thread.epoch, row, writes)

@@ -127,8 +127,13 @@ class Change:
     continues: str | None = None
     # Whether the change may begin a thread that is deleted; a put with a parent may not.
     begins: bool = True
-    # Make the thread new in this one's pool; it must not exist yet.
+    # Make the thread new in this one's pool; it must not exist yet, unless this very change made it.
     joins: str | None = None
+    # A namespace, and the newest checkpoint that the writer saw there (None: there was none). When
+    # another one is the newest by now, and none of this change, the change is refused.
+    head: tuple[str, str | None] | None = None
+    # The token of the lease that the writer holds; the thread's lease must still begin with it.
+    lease: bytes | None = None
 
 
 class Applied(NamedTuple):
@@ -184,14 +189,18 @@ class Backend(Protocol):
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         """Make these changes in one transaction, or none of them: one stale change refuses all.
 
-        Raises Conflict for a change that continues a thread which was deleted meanwhile, or that joins a
-        pool under the name of a living thread.
+        Raises Conflict for a change that continues a thread which was deleted meanwhile, that joins a pool
+        under the name of a living thread, whose head has moved, or whose lease was lost. The same change
+        again, after an answer that never came, is harmless.
         """
 
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
         """One checkpoint, or the newest of its namespace; with its pending writes in order."""
+
+    async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
+        """The newest checkpoint of each of these threads that has one, without writes, in one go."""
 
     async def page(self, query: Query) -> list[Found]:
         """The next checkpoints of a query: newest id first, then by thread and namespace."""
@@ -217,6 +226,9 @@ class Backend(Protocol):
     async def count_threads(self, prefix: str = "") -> int:
         """How many threads live."""
 
+    async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
+        """Replace a thread's status, expiry, tags and metadata if they are still those of `before`."""
+
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
         """Delete a thread's rows and leave a tombstone; the last thread of a pool takes the chunks along."""
 
@@ -235,6 +247,9 @@ class Backend(Protocol):
         `reachable`, deletes what is left of the candidates, raises the epoch if anything went.
         """
 
+    async def pools(self, after: int, limit: int) -> list[int]:
+        """The pools that hold chunks, in order, keyset paged; also one that no thread uses any more."""
+
     async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
         """The digests in a pool, in order, keyset paged."""
 
@@ -246,6 +261,12 @@ class Backend(Protocol):
 
     async def swap_meta(self, key: str, before: bytes | None, after: bytes | None) -> bool:
         """Replace a record of the store itself if it is still `before`; None stands for no record."""
+
+    async def get_lease(self, thread_id: str) -> bytes | None:
+        """The record of a thread's lease, which begins with its holder's token; the thread need not exist."""
+
+    async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
+        """Replace the record of a thread's lease if it is still `before`."""
 
     async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
         """Replace the stored bytes of chunks, each only if it is still what it was; names stay."""
@@ -272,3 +293,6 @@ class Backend(Protocol):
 
     async def size_bytes(self) -> int:
         """What the store takes on disk or in memory."""
+
+    async def compact(self) -> None:
+        """Give the space of what was deleted back to the system, as far as the storage can."""

@@ -11,10 +11,34 @@ from ..errors import Conflict
 if TYPE_CHECKING:
     from .port import Change, ThreadRow
 
-__all__ = ["ACTIVITY_SECONDS", "mark", "needs_parent_row", "refuse_if_closed", "write_order"]
+__all__ = [
+    "ACTIVITY_SECONDS",
+    "TOKEN_BYTES",
+    "is_own_fork",
+    "lease_key",
+    "mark",
+    "needs_parent_row",
+    "own_words",
+    "refuse_if_closed",
+    "refuse_if_head_moved",
+    "refuse_if_lease_lost",
+    "write_order",
+]
 
 # `active` is written at most this often, so that a put does not rewrite the thread's row.
 ACTIVITY_SECONDS = 60.0
+# How long the token of a lease is, at the head of its record.
+TOKEN_BYTES = 16
+
+
+def lease_key(thread_id: str) -> str:
+    """The name of a thread's lease among the records of a store that keeps it there."""
+    return f"lease:{thread_id}"
+
+
+def is_own_fork(thread: ThreadRow, change: Change) -> bool:
+    """Whether the thread is what this very change made, when its answer was lost on the way."""
+    return change.joins is not None and thread.forked_from == change.joins and thread.created == change.now
 
 
 def refuse_if_closed(thread: ThreadRow, change: Change) -> None:
@@ -22,7 +46,7 @@ def refuse_if_closed(thread: ThreadRow, change: Change) -> None:
     if thread.status == "archived":
         raise Conflict(f"the thread {thread.thread_id!r} is archived: restore() it before writing to it")
     if thread.status != "deleted":
-        if change.joins is not None:
+        if change.joins is not None and not is_own_fork(thread, change):
             raise Conflict(f"the thread {thread.thread_id!r} exists already: delete it first, or choose another id")
         return
     descends = change.continues is not None
@@ -30,6 +54,27 @@ def refuse_if_closed(thread: ThreadRow, change: Change) -> None:
         raise Conflict(
             f"the thread {thread.thread_id!r} was deleted while this run was going on; a run without a "
             f"checkpoint_id starts it anew"
+        )
+
+
+def refuse_if_head_moved(change: Change, newest: str | None) -> None:
+    """Raise Conflict when the namespace's newest checkpoint is not the one that the writer saw."""
+    assert change.head is not None
+    namespace, expected = change.head
+    if newest == expected or any((row.namespace, row.id) == (namespace, newest) for row in change.checkpoints):
+        return
+    raise Conflict(
+        f"the thread {change.thread_id!r} has moved on to {newest or 'nothing'} since this run read "
+        f"{expected or 'it as empty'}: another run is writing to it. Read it again, or fork it"
+    )
+
+
+def refuse_if_lease_lost(change: Change, record: bytes | None) -> None:
+    """Raise Conflict when the thread's lease is no longer the writer's."""
+    assert change.lease is not None
+    if record is None or not record.startswith(change.lease):
+        raise Conflict(
+            f"the lease on thread {change.thread_id!r} was lost: it ran out before this put, and nothing was written"
         )
 
 
@@ -42,6 +87,11 @@ def needs_parent_row(thread: ThreadRow, change: Change) -> bool:
 def write_order(task_path: str, task_id: str, index: int) -> tuple[bytes, bytes, int]:
     """The order of pending writes: by task path, task and index, text compared as bytes."""
     return (task_path.encode(errors="surrogatepass"), task_id.encode(errors="surrogatepass"), index)
+
+
+def own_words(thread: ThreadRow) -> tuple[int, str, float | None, str, bytes]:
+    """What people and policies set of a thread, which `swap_thread` compares."""
+    return (thread.serial, thread.status, thread.expires, thread.tags, thread.metadata or b"")
 
 
 async def mark(

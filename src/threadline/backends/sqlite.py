@@ -55,6 +55,13 @@ class SqliteDialect:
     def json_equals(self, column: str) -> str:
         return f"json_extract({column}, ?) = ?"
 
+    def json_value(self, key: str, value: Any) -> tuple[Any, Any]:
+        # A JSON path, quoted; the core passes only keys that need no escape.
+        return f'$."{key}"', value
+
+    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+        return f"{column} IN ({', '.join('?' * len(values))})", list(values)
+
 
 class SqliteTransaction:
     """A connection inside a transaction; never suspends."""
@@ -72,6 +79,9 @@ class SqliteTransaction:
 
     async def many(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
         self._cursor.executemany(statement, values)
+
+    async def lock(self, pool: int, *, exclusive: bool) -> bool:
+        return False  # who writes holds the whole file
 
 
 class SqliteConnections:
@@ -166,6 +176,16 @@ class SqliteConnections:
             connection = self.writer()
             with self.transaction(connection):
                 yield connection
+
+    def compact(self) -> None:
+        """Rewrite the file without its unused pages; readers go on meanwhile."""
+        if self.read_only:
+            raise ReadOnly("this saver was opened with read_only=True")
+        with self._lock, translated(self.path):
+            connection = self.writer()
+            self._refuse_foreign_transaction(connection)
+            _patiently(connection, "VACUUM", self.timeout)
+            _patiently(connection, "PRAGMA wal_checkpoint(TRUNCATE)", self.timeout)
 
     @contextmanager
     def transaction(self, connection: sqlite3.Connection) -> Iterator[None]:

@@ -200,6 +200,9 @@ class _BlockingSqlite:
     async def setup(self) -> None:
         self._engine.migrate()
 
+    async def compact(self) -> None:
+        self._engine._connections.compact()
+
     async def size_bytes(self) -> int:
         with self._engine._connections.reading() as connection:
             pages, unused, page_bytes = (
@@ -235,6 +238,9 @@ class _LoopSqlite:
 
     async def setup(self) -> None:
         await self._engine.hop(self._engine.migrate)
+
+    async def compact(self) -> None:
+        await self._engine.hop(lambda: run_now(_BlockingSqlite(self._engine).compact()))
 
     async def size_bytes(self) -> int:
         return await self._engine.hop(lambda: run_now(_BlockingSqlite(self._engine).size_bytes()))

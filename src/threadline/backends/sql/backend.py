@@ -1,8 +1,9 @@
 """The Backend port over any SQL database: what is asked, in which transaction, in which order.
 
 `Database` is what a driver provides: run a function inside a read or a write transaction. The functions
-are coroutines over a `Transaction`; a blocking driver finishes them without suspending. A write
-transaction excludes other writers of the pool (SQLite: of the file) from its first statement on.
+are coroutines over a `Transaction`; a blocking driver finishes them without suspending. Writers and forks
+hold their pool shared, deletion and collection exclusive (SQLite: every writer holds the file); what was
+read before the lock was granted is read again. Work may be run again from its start after a transient fault.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from ..port import (
     ThreadRow,
     WriteRow,
 )
-from ..rules import ACTIVITY_SECONDS, mark, needs_parent_row, refuse_if_closed
+from ..rules import (
+    ACTIVITY_SECONDS,
+    lease_key,
+    mark,
+    needs_parent_row,
+    own_words,
+    refuse_if_closed,
+    refuse_if_head_moved,
+    refuse_if_lease_lost,
+)
 from .reader import Database, SqlReader, Transaction
 
 __all__ = ["Database", "SqlBackend", "Transaction"]
@@ -44,19 +54,12 @@ class SqlBackend(SqlReader):
 
     async def _apply(self, change: Change, tx: Transaction) -> Applied:
         sql = self.sql
-        thread = await self._thread(change.thread_id, tx)
-        if thread is not None:
-            refuse_if_closed(thread, change)
-        if thread is None or thread.status == "deleted":
-            thread = await self._begin(change, thread, tx)
-        elif needs_parent_row(thread, change):
-            at = (thread.pool, thread.serial, change.continues)
-            if not await tx.rows(sql.has_checkpoint, at):
-                raise Conflict(f"the thread {change.thread_id!r} was deleted while this run was going on")
+        thread = await self._opened(change, tx)
         stamp = (thread.pool, thread.epoch)
         if change.stamp is not None and change.stamp != stamp:
             raise _Refused(Stale(stamp))
         place = (thread.pool, thread.serial)
+        await self._refuse_if_overtaken(change, place, tx)
         if change.chunks:
             await tx.many(sql.add_chunk, [(thread.pool, *chunk) for chunk in sorted(change.chunks)])
         for checkpoint in change.checkpoints:
@@ -67,25 +70,59 @@ class SqlBackend(SqlReader):
             await tx.run(sql.touch, (change.now, change.thread_id))
         return Applied(stamp)
 
-    async def _begin(self, change: Change, deleted: ThreadRow | None, tx: Transaction) -> ThreadRow:
-        """Make a new thread, in a pool of its own or in that of the thread it joins."""
+    async def _opened(self, change: Change, tx: Transaction) -> ThreadRow:
+        """The thread that a change goes to, made when need be, with its pool held."""
+        while True:
+            thread = await self._held(change.thread_id, tx, exclusive=False)
+            if thread is not None:
+                refuse_if_closed(thread, change)
+            if thread is not None and thread.status != "deleted":
+                if needs_parent_row(thread, change):
+                    at = (thread.pool, thread.serial, change.continues)
+                    if not await tx.rows(self.sql.has_checkpoint, at):
+                        raise Conflict(f"the thread {change.thread_id!r} was deleted while this run was going on")
+                return thread
+            made = await self._begin(change, thread, tx)
+            if made is not None:
+                return made
+
+    async def _begin(self, change: Change, deleted: ThreadRow | None, tx: Transaction) -> ThreadRow | None:
+        """Make a new thread, in a pool of its own or in that of the thread it joins; None if another did."""
         sql = self.sql
         if deleted is not None:
             await tx.run(sql.drop_thread, (change.thread_id,))
         pool, epoch = 0, 0
         if change.joins is not None:
-            origin = await self._thread(change.joins, tx)
+            origin = await self._held(change.joins, tx, exclusive=False)
             if origin is None or origin.status == "deleted":
                 raise NotFound(f"there is no thread {change.joins!r}")
             pool, epoch = origin.pool, origin.epoch
         before = deleted.deleted_before if deleted else None
-        row = (change.thread_id, pool, epoch, before, change.joins, change.now, change.now)
-        await tx.run(sql.new_thread, row)
+        row = (change.thread_id, pool, epoch, "active", before, change.joins, change.now, change.now, "[]")
+        if not await tx.run(sql.new_thread, row):
+            return None
         if change.joins is None:
             await tx.run(sql.own_pool, (change.thread_id,))
-        made = await self._thread(change.thread_id, tx)
-        assert made is not None
-        return made
+        return await self._thread(change.thread_id, tx)
+
+    async def _held(self, thread_id: str, tx: Transaction, *, exclusive: bool) -> ThreadRow | None:
+        """A thread with its pool held, as it is now that nobody else can delete or collect there."""
+        thread = await self._thread(thread_id, tx)
+        while thread is not None and await tx.lock(thread.pool, exclusive=exclusive):
+            again = await self._thread(thread_id, tx)
+            if again is None or again.pool == thread.pool:
+                return again
+            thread = again
+        return thread
+
+    async def _refuse_if_overtaken(self, change: Change, place: tuple[int, int], tx: Transaction) -> None:
+        """What a writer asked to be refused for: a head that moved, a lease that was lost."""
+        if change.head is not None:
+            [(newest,)] = await tx.rows(self.sql.newest_id, (*place, change.head[0]))
+            refuse_if_head_moved(change, newest)
+        if change.lease is not None:
+            rows = await tx.rows(self.sql.meta, (lease_key(change.thread_id),))
+            refuse_if_lease_lost(change, bytes(rows[0][0]) if rows else None)
 
     async def _write_writes(self, place: tuple[int, int], writes: Sequence[WriteRow], tx: Transaction) -> None:
         for replaces, statement in ((False, self.sql.add_write), (True, self.sql.replace_write)):
@@ -96,7 +133,7 @@ class SqlBackend(SqlReader):
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
         async def work(tx: Transaction) -> None:
             sql = self.sql
-            thread = await self._thread(thread_id, tx)
+            thread = await self._held(thread_id, tx, exclusive=True)
             if thread is None or thread.status == "deleted":
                 return
             place = (thread.pool, thread.serial)
@@ -129,6 +166,7 @@ class SqlBackend(SqlReader):
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         async def work(tx: Transaction) -> int:
+            await tx.lock(pool, exclusive=True)
             await mark(await self._pool_links(pool, tx), reachable, partial(self._links, pool, tx=tx))
             doomed = [digest for digest in candidates if digest not in reachable]
             if doomed:
@@ -138,18 +176,36 @@ class SqlBackend(SqlReader):
 
         return await self.database.write(work)
 
+    async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
+        serial, *was = own_words(before)
+        status, expires, tags, metadata = was
+        values = (*own_words(after)[1:], before.thread_id, serial, status, expires, tags, b"", metadata)
+        return await self.database.write(lambda tx: tx.run(self.sql.swap_thread, values)) > 0
+
+    async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
+        return await self.swap_meta(lease_key(thread_id), before, after)
+
     async def swap_meta(self, key: str, before: bytes | None, after: bytes | None) -> bool:
         async def work(tx: Transaction) -> bool:
-            rows = await tx.rows(self.sql.meta, (key,))
-            if (bytes(rows[0][0]) if rows else None) != before:
-                return False
-            if after is None:
-                await tx.run(self.sql.drop_meta, (key,))
+            sql = self.sql
+            if before == after:
+                changed = 0
+            elif before is None:
+                changed = await tx.run(sql.add_meta, (key, after))
+            elif after is None:
+                changed = await tx.run(sql.drop_meta, (key, before))
             else:
-                await tx.run(self.sql.set_meta, (key, after))
-            return True
+                changed = await tx.run(sql.swap_meta, (after, key, before))
+            if changed:
+                return True
+            # A record that is already what it should become: this very swap was made before, and its answer lost.
+            rows = await tx.rows(sql.meta, (key,))
+            return (bytes(rows[0][0]) if rows else None) == after
 
         return await self.database.write(work)
+
+    async def compact(self) -> None:
+        await self.database.compact()
 
     async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
         values = [(new.form, new.data, pool, old.digest, old.form, old.data) for old, new in rows]

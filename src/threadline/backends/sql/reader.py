@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ..port import CheckpointRow, Found, PoolSummary, Query, ThreadRow, WriteRow
-from ..rules import write_order
+from ..rules import lease_key, write_order
 from .search import page_statement
-from .statements import Statements
+from .statements import CONDITIONS, Statements
 
 __all__ = ["Database", "SqlReader", "Transaction"]
 
@@ -28,6 +28,12 @@ class Transaction(Protocol):
     async def many(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
         """Execute once for each set of values."""
 
+    async def lock(self, pool: int, *, exclusive: bool) -> bool:
+        """Hold a pool until the end; tells whether others may have changed what was read before.
+
+        A database whose writers exclude each other anyway has nothing to do here.
+        """
+
 
 class Database(Protocol):
     """Runs work in transactions."""
@@ -43,6 +49,9 @@ class Database(Protocol):
 
     async def setup(self) -> None:
         """Create or migrate the schema."""
+
+    async def compact(self) -> None:
+        """Give unused space back."""
 
 
 class SqlReader:
@@ -72,6 +81,17 @@ class SqlReader:
             if with_writes:
                 place = (found.pool, rows[0][-1], namespace, found.row.id)
                 return found._replace(writes=_ordered(await tx.rows(self.sql.writes, place)))
+            return found
+
+        return await self.database.read(work)
+
+    async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
+        async def work(tx: Transaction) -> list[Found]:
+            found: list[Found] = []
+            for part in self._batches(thread_ids):
+                condition, bound = self.sql.dialect.among("t.thread_id", part)
+                statement = self.sql.dialect.text(self.sql.heads.replace(CONDITIONS, condition))
+                found += [_found(row) for row in await tx.rows(statement, (*bound, namespace))]
             return found
 
         return await self.database.read(work)
@@ -130,7 +150,7 @@ class SqlReader:
         async def work(tx: Transaction) -> dict[bytes, tuple[bytes, int, bytes]]:
             found: dict[bytes, tuple[bytes, int, bytes]] = {}
             for part in self._batches(digests):
-                rows = await tx.rows(self.sql.chunks_in("digest, links, form, data", len(part)), (pool, *part))
+                rows = await tx.rows(*self.sql.chunks_in("digest, links, form, data", pool, part))
                 found.update({digest: (links, form, data) for digest, links, form, data in rows})
             return found
 
@@ -145,7 +165,7 @@ class SqlReader:
     async def _links(self, pool: int, digests: Sequence[bytes], *, tx: Transaction) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
         for part in self._batches(digests):
-            found.update(await tx.rows(self.sql.chunks_in("digest, links", len(part)), (pool, *part)))
+            found.update(await tx.rows(*self.sql.chunks_in("digest, links", pool, part)))
         return found
 
     async def pool_links(self, pool: int) -> list[bytes]:
@@ -154,6 +174,10 @@ class SqlReader:
     async def _pool_links(self, pool: int, tx: Transaction) -> list[bytes]:
         rows = await tx.rows(self.sql.checkpoint_links, (pool,)) + await tx.rows(self.sql.write_links, (pool,))
         return [links for (links,) in rows if links]
+
+    async def pools(self, after: int, limit: int) -> list[int]:
+        rows = await self.database.read(lambda tx: tx.rows(self.sql.pools, (after, limit)))
+        return [pool for (pool,) in rows]
 
     async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
         rows = await self.database.read(lambda tx: tx.rows(self.sql.digests, (pool, after, limit)))
@@ -178,6 +202,9 @@ class SqlReader:
     async def get_meta(self, key: str) -> bytes | None:
         rows = await self.database.read(lambda tx: tx.rows(self.sql.meta, (key,)))
         return bytes(rows[0][0]) if rows else None
+
+    async def get_lease(self, thread_id: str) -> bytes | None:
+        return await self.get_meta(lease_key(thread_id))
 
     async def summary(self, now: float) -> PoolSummary:
         async def work(tx: Transaction) -> PoolSummary:
@@ -211,13 +238,13 @@ class SqlReader:
     async def size_bytes(self) -> int:
         return await self.database.size_bytes()
 
-    def _batches(self, digests: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-        """Digests in parts of a few fixed sizes, the last one padded, so that statements stay prepared."""
+    def _batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Values in parts of a few fixed sizes, the last one padded, so that statements stay prepared."""
         position = 0
-        while position < len(digests):
-            left = len(digests) - position
+        while position < len(values):
+            left = len(values) - position
             size = next((size for size in (1, 8, 64) if left <= size), self.sql.dialect.most_values)
-            part = list(digests[position : position + size])
+            part = list(values[position : position + size])
             yield part + part[-1:] * (size - len(part))
             position += size
 

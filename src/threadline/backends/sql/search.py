@@ -28,12 +28,13 @@ def page_statement(sql: Statements, query: Query) -> tuple[str, list[Any]]:
     if query.before is not None:
         where("c.id < ?", query.before)
     if query.run_ids is not None:
-        where(f"c.run_id IN ({', '.join('?' * len(query.run_ids))})", *query.run_ids)
+        condition, bound = sql.dialect.among("c.run_id", query.run_ids)
+        where(condition, *bound)
     for key, value in query.equals:
         if key in ("step", "source", "run_id"):
             where(f"c.{key} = ?", value)
         else:
-            where(sql.dialect.json_equals("c.searchable"), _json_path(key), value)
+            where(sql.dialect.json_equals("c.searchable"), *sql.dialect.json_value(key, value))
     if query.after is not None:
         last_id, last_thread, last_namespace = query.after
         where(
@@ -48,8 +49,3 @@ def page_statement(sql: Statements, query: Query) -> tuple[str, list[Any]]:
         # Which rows, by their keys alone, and then those rows: sorting must not carry documents along.
         text = sql.page_of_thread.replace(CONDITIONS, " AND ".join(conditions)) + f" {order}"
     return sql.dialect.text(text), [*values, query.limit]
-
-
-def _json_path(key: str) -> str:
-    """A JSON path to one key, quoted; the core passes only keys that need no escape."""
-    return f'$."{key}"'

@@ -7,7 +7,8 @@ The text is SQLite's and PostgreSQL's common ground; a dialect rewrites what dif
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from ...errors import InvalidRequest
 
@@ -40,7 +41,13 @@ class Dialect(Protocol):
         """An insert that ignores, or replaces, a row with the same key."""
 
     def json_equals(self, column: str) -> str:
-        """A condition: the JSON text in `column` has at a bound path a bound value."""
+        """A condition: the JSON text in `column` has at a bound key a bound value."""
+
+    def json_value(self, key: str, value: Any) -> tuple[Any, Any]:
+        """A key and a value as `json_equals` binds them."""
+
+    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+        """A condition: the column is one of these; and what it binds."""
 
 
 def check_prefix(prefix: str) -> str:
@@ -68,14 +75,17 @@ class Statements:
         # A thread by its id, deleted ones included.
         self.thread = text(f"SELECT {THREAD_COLUMNS} FROM {t} WHERE thread_id = ?")
         # A new thread, whose pool is set right after.
-        self.new_thread = text(
-            f"INSERT INTO {t} (thread_id, pool, epoch, status, deleted_before, forked_from, created, active, tags) "
-            f"VALUES (?, ?, ?, 'active', ?, ?, ?, ?, '[]')"
-        )
+        t_columns = "thread_id, pool, epoch, status, deleted_before, forked_from, created, active, tags"
+        self.new_thread = text(insert(t, t_columns, "thread_id", replace=False))
         # A thread that begins its own pool takes its serial as the pool's id.
         self.own_pool = text(f"UPDATE {t} SET pool = serial WHERE thread_id = ?")
         # The row of a deleted thread makes way for its successor, or for nothing.
         self.drop_thread = text(f"DELETE FROM {t} WHERE thread_id = ?")
+        # What people and policies say of a thread, if nobody has said otherwise meanwhile.
+        self.swap_thread = text(
+            f"UPDATE {t} SET status = ?, expires = ?, tags = ?, metadata = ? WHERE thread_id = ? AND serial = ? "
+            f"AND status = ? AND coalesce(expires, -1) = coalesce(?, -1) AND tags = ? AND coalesce(metadata, ?) = ?"
+        )
         # A thread was used.
         self.touch = text(f"UPDATE {t} SET active = ? WHERE thread_id = ?")
         # What remains of a deleted thread.
@@ -99,8 +109,13 @@ class Statements:
         # Checkpoints with their thread's place, one or a page; the last column is the thread's serial.
         found = f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread"
         of_thread = f"{found} FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial WHERE"
+        newest_id = (
+            f"SELECT max(n.id) FROM {c} n WHERE n.pool = t.pool AND n.thread = t.serial AND n.namespace = c.namespace"
+        )
+        self.newest_id = text(f"SELECT max(id) FROM {c} WHERE pool = ? AND thread = ? AND namespace = ?")
         self.find = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? AND c.id = ?")
         self.newest = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? ORDER BY c.id DESC LIMIT 1")
+        self.heads = f"{of_thread} {CONDITIONS} AND c.namespace = ? AND c.id = ({newest_id})"
         joined = f"FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial"
         keys = f"SELECT c.pool, c.thread, c.namespace, c.id {joined}"
         self.page_of_thread = (
@@ -141,6 +156,7 @@ class Statements:
         # A chunk; a second writer of the same digest is harmless.
         self.add_chunk = text(insert(k, "pool, digest, links, form, data", "pool, digest", replace=False))
         self.drop_chunk = text(f"DELETE FROM {k} WHERE pool = ? AND digest = ?")
+        self.pools = text(f"SELECT DISTINCT pool FROM {k} WHERE pool > ? ORDER BY pool LIMIT ?")
         self.drop_pool = text(f"DELETE FROM {k} WHERE pool = ?")
         self.digests = text(f"SELECT digest FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?")
         # What each chunk takes, for the figures of sharing.
@@ -166,8 +182,10 @@ class Statements:
         )
 
         self.meta = text(f"SELECT value FROM {m} WHERE name = ?")
-        self.set_meta = text(insert(m, "name, value", "name", replace=True))
-        self.drop_meta = text(f"DELETE FROM {m} WHERE name = ?")
+        # Each is one statement that changes a row or none, so that two writers cannot both succeed.
+        self.add_meta = text(insert(m, "name, value", "name", replace=False))
+        self.swap_meta = text(f"UPDATE {m} SET value = ? WHERE name = ? AND value = ?")
+        self.drop_meta = text(f"DELETE FROM {m} WHERE name = ? AND value = ?")
         self._summaries(t, c, w, k)
 
     def _summaries(self, t: str, c: str, w: str, k: str) -> None:
@@ -193,7 +211,7 @@ class Statements:
             )
         ]
 
-    def chunks_in(self, columns: str, count: int) -> str:
-        """Some columns of the chunks with `count` bound digests."""
-        marks = ", ".join("?" * count)
-        return self.dialect.text(f"SELECT {columns} FROM {self.k} WHERE pool = ? AND digest IN ({marks})")
+    def chunks_in(self, columns: str, pool: int, digests: Sequence[bytes]) -> tuple[str, list[Any]]:
+        """Some columns of these chunks of a pool, and what the statement binds."""
+        condition, bound = self.dialect.among("digest", digests)
+        return self.dialect.text(f"SELECT {columns} FROM {self.k} WHERE pool = ? AND {condition}"), [pool, *bound]
