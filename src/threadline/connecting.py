@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import inspect
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from .backends.engine import Engine, named_memory
 from .codec.rules import AllowedTypes, TypeRules
@@ -12,18 +15,15 @@ from .codec.seal import CipherRing, Ring
 from .codec.serializer import Serializer
 from .codec.wire import Codec
 from .core.tools import Tools
-from .errors import InvalidRequest
+from .errors import InvalidRequest, MissingExtra
 from .options import check_options
 from .saver import Saver
-
-if TYPE_CHECKING:
-    import sqlite3
 
 __all__ = ["connect", "make_engine", "make_tools"]
 
 
 def connect(url: str | os.PathLike[str] | None = None, **options: Any) -> Saver:
-    """A saver for a URL (`sqlite:///agents.db`, `memory://`), or for the path of a SQLite file.
+    """A saver for a URL (`sqlite:///agents.db`, `postgresql://…`, `memory://`), or for a SQLite file's path.
 
     Nothing is opened before first use. For the options see docs/options.md.
     """
@@ -53,38 +53,80 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     return {name: options[name] for name in options if name not in _TOOL_OPTIONS}, tool_options
 
 
-def make_engine(
-    url: str | os.PathLike[str] | None = None,
-    *,
-    connection: sqlite3.Connection | None = None,
-    table_prefix: str = "threadline_",
-    setup: str | bool = "create",
-    synchronous: str = "FULL",
-    timeout: float = 30.0,
-    read_only: bool = False,
-) -> Engine:
-    """The engine that serves a URL or a given connection."""
-    if connection is None:
-        scheme, path = parse_url(url)
-        if scheme == "memory":
-            return named_memory(path, read_only=read_only)
-    else:
-        path = ""
-    from .backends.sqlite_engine import SqliteEngine
+# What serves a scheme: the module and class of its engine, the packages it needs, and their extra.
+class _Served(NamedTuple):
+    module: str
+    engine: str
+    packages: tuple[str, ...] = ()
+    extra: str = ""
 
-    return SqliteEngine(
-        path or None,
-        connection=connection,
-        table_prefix=table_prefix,
-        setup=setup,
-        synchronous=synchronous,
-        timeout=timeout,
-        read_only=read_only,
-    )
+
+_SERVED = {
+    "sqlite": _Served("sqlite_engine", "SqliteEngine"),
+    "postgresql": _Served("postgres_engine", "PostgresEngine", ("psycopg", "psycopg_pool"), "postgres"),
+    "mysql": _Served("mysql_engine", "MysqlEngine", ("pymysql", "aiomysql"), "mysql"),
+    "redis": _Served("redis_engine", "RedisEngine", ("redis",), "redis"),
+}
+_SCHEMES = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "mysql+pymysql": "mysql",
+    "mysql+aiomysql": "mysql",
+    "redis": "redis",
+    "rediss": "redis",
+    "valkey": "redis",
+    "valkeys": "redis",
+    "redis+cluster": "redis",
+    "rediss+cluster": "redis",
+    "memory": "memory",
+}
+# Which driver a given connection or pool belongs to, by the module of its class.
+_DRIVERS = {
+    "sqlite3": "sqlite",
+    "psycopg": "postgresql",
+    "psycopg_pool": "postgresql",
+    "pymysql": "mysql",
+    "aiomysql": "mysql",
+    "redis": "redis",
+    "valkey": "redis",
+}
+
+
+def make_engine(url: str | os.PathLike[str] | None = None, **options: Any) -> Engine:
+    """The engine that serves a URL, a given connection or a given pool."""
+    given = options.get("connection") if options.get("connection") is not None else options.get("pool")
+    if given is not None:
+        kind, place = _driver_of(given), None
+    else:
+        kind, place = parse_url(url)
+    if kind == "memory":
+        return named_memory(place or "", read_only=options.get("read_only", False))
+    served = _SERVED[kind]
+    for package in served.packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtra(f"{kind}:// needs the package {package}: pip install 'threadline[{served.extra}]'")
+    module = importlib.import_module(f"threadline.backends.{served.module}")
+    engine = getattr(module, served.engine)
+    unknown = sorted(set(options) - set(inspect.signature(engine).parameters))
+    if unknown:
+        raise InvalidRequest(f"{kind}:// takes no option {unknown[0]} (docs/options.md says which it takes)")
+    made: Engine = engine(place, **options)
+    return made
+
+
+def _driver_of(given: Any) -> str:
+    for one in type(given).__mro__:
+        kind = _DRIVERS.get(one.__module__.partition(".")[0])
+        if kind is not None:
+            return kind
+    raise InvalidRequest(f"connection and pool take a driver's own, not {type(given).__name__}")
 
 
 def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
-    """The scheme and the path of a URL; anything without a scheme is the path of a SQLite file."""
+    """What serves a URL, and what it is given: a path, or the URL; without a scheme it is a SQLite file's path."""
     if url is None:
         raise InvalidRequest("connect needs a URL or a path, such as sqlite:///agents.db")
     try:
@@ -98,14 +140,16 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     scheme, separator, rest = text.partition("://")
     if not separator:
         return "sqlite", text
-    if scheme == "sqlite":
+    kind = _SCHEMES.get(scheme)
+    if kind is None:
+        known = ", ".join(f"{name}://" for name in (*_SERVED, "memory"))
+        raise InvalidRequest(f"no backend of this version serves {scheme}://; there are {known}")
+    if kind == "sqlite":
         if "?" in rest:
             raise InvalidRequest("a sqlite:// URL takes no ?query; give options as keyword arguments (docs/options.md)")
         # sqlite:///relative.db, sqlite:////absolute.db, sqlite:// in memory.
-        return "sqlite", rest[1:] or ":memory:" if rest.startswith("/") else rest or ":memory:"
-    if scheme == "memory":
-        return scheme, rest
-    raise InvalidRequest(f"no backend of this version serves {scheme}://; there are sqlite:// and memory://")
+        return kind, rest[1:] or ":memory:" if rest.startswith("/") else rest or ":memory:"
+    return kind, rest if kind == "memory" else text
 
 
 def make_tools(

@@ -6,10 +6,11 @@ one `send(None)` carries the coroutine to its end: the sync half needs no event 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["run_now"]
+__all__ = ["BlockingClock", "Clock", "LoopClock", "run_now"]
 
 T = TypeVar("T")
 
@@ -22,3 +23,32 @@ def run_now(operation: Coroutine[Any, Any, T]) -> T:
         return done.value  # type: ignore[no-any-return]
     operation.close()
     raise RuntimeError("a blocking port suspended: this operation was given an async port")
+
+
+class Clock(Protocol):
+    """Time, as a port: what waits on it can be run by either half."""
+
+    def now(self) -> float:
+        """Seconds that never step back."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class BlockingClock:
+    """Waits on the calling thread."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class LoopClock(BlockingClock):
+    """Waits on the event loop."""
+
+    async def sleep(self, seconds: float) -> None:
+        import asyncio
+
+        await asyncio.sleep(seconds)

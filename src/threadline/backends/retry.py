@@ -1,0 +1,55 @@
+"""The retry layer: a transient fault of the storage is tried again, and never applied twice.
+
+Drivers say what is transient by raising `Unavailable`; what is not (`StorageFull`, a wrong password, a
+conflict) goes straight through. The Backend port makes a second try safe: rows are written whole under
+their own keys, swaps compare first, and a fork knows itself again.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NamedTuple
+
+from ..drive import Clock
+from ..errors import StorageFull, Unavailable
+
+__all__ = ["Retry", "RetryLayer"]
+
+_FIRST_PAUSE_SECONDS = 0.05
+_GROWTH = 4
+
+
+class Retry(NamedTuple):
+    """How often and how long a call is tried before its error is the caller's."""
+
+    tries: int = 5
+    seconds: float = 30.0
+
+
+class RetryLayer:
+    """A backend whose transient faults are tried again."""
+
+    def __init__(self, inner: Any, policy: Retry, clock: Clock) -> None:
+        self._inner = inner
+        self._policy = policy
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+
+        async def call(*args: Any, **options: Any) -> Any:
+            began = self._clock.now()
+            for attempt in range(1, self._policy.tries + 1):
+                try:
+                    return await method(*args, **options)
+                except StorageFull:
+                    raise
+                except Unavailable:
+                    pause = _FIRST_PAUSE_SECONDS * _GROWTH ** (attempt - 1) * random.uniform(0.5, 1.5)
+                    spent = self._clock.now() - began
+                    if attempt == self._policy.tries or spent + pause > self._policy.seconds:
+                        raise
+                await self._clock.sleep(pause)
+            raise AssertionError("a policy has at least one try")
+
+        return call
