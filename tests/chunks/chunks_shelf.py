@@ -37,10 +37,10 @@ class Shelf:
         run_now(reader.gather(1, [ref], self._fetch, pile))
         return reader.value(ref, pile)
 
-    async def _fetch(self, digests: list[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
+    async def _fetch(self, digests: list[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         self.fetches.append(digests)
         found = {digest: self.chunks[digest] for digest in digests if digest in self.chunks}
-        return {digest: (links, 0, content) for digest, (links, content) in found.items()}
+        return [(digest, links, 0, content) for digest, (links, content) in found.items()]
 
     def levels(self, tree: Tree) -> list[list[int]]:
         """How many entries each node has, level by level from the root; the root is the first level."""

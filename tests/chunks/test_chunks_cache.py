@@ -8,15 +8,24 @@ from codec_stores import in_thread, put, values_at
 from threadline.chunks.cache import BoundedCache
 
 
-def test_what_was_used_longest_ago_leaves_first():
-    cache = BoundedCache(100)
-    for name in "abcde":
-        cache.put(name, name.upper(), 20)
-    assert cache.get("a") == "A"
-    cache.put("f", "F", 20)
+def test_what_was_not_used_for_a_generation_leaves_first():
+    cache = BoundedCache(100)  # two generations of 50
+    for name in "abcd":
+        cache.put(name, name.upper(), 25)
+    assert cache.get("a") == "A"  # was old, is young again, and pushes c and d into the old generation
     assert cache.get("b") is None
-    assert [cache.get(name) for name in "acdef"] == ["A", "C", "D", "E", "F"]
-    assert cache.used_bytes == 100
+    assert [cache.get(name) for name in "acd"] == ["A", "C", "D"]
+    assert cache.used_bytes <= 100
+
+
+def test_a_value_that_was_replaced_while_it_was_read_does_not_come_back():
+    cache = BoundedCache(100)
+    cache.put("a", 1, 40)
+    cache.put("b", 2, 40)  # now a is old
+    entry = cache._old["a"]
+    cache.put("a", 3, 40)
+    cache._promote([("a", entry)])
+    assert cache.get("a") == 3
 
 
 def test_the_bound_holds_whatever_is_put():
@@ -94,7 +103,7 @@ def test_what_a_saver_remembers_of_many_threads_stays_within_its_bound(connect):
     for at in range(60):
         put(saver, {"items": [f"{at} {number} " * 30 for number in range(30)]}, thread=f"thread {at}")
     tools = saver._tools
-    held = [tools.recall._channels, tools.reader.contents, tools.known._pools, tools.stamps]
+    held = [tools.recall._channels, tools.reader.contents, tools.reader.nodes, tools.known._pools, tools.stamps]
     assert all(cache.used_bytes <= cache.limit_bytes for cache in held)
     assert sum(cache.limit_bytes for cache in held) <= 50_000 * 3
     for at in (0, 30, 59):

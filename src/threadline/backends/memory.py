@@ -295,9 +295,9 @@ class MemoryBackend:
             serial = thread.serial if thread else 0
             return [write for place, held in self._writes.items() if place[0] == serial for write in held.values()]
 
-    async def chunks(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
+    async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         held = self._chunks.get(pool, {})
-        return {digest: held[digest] for digest in digests if digest in held}
+        return [(digest, *held[digest]) for digest in digests if digest in held]
 
     async def missing(self, pool: int, digests: Sequence[bytes]) -> set[bytes]:
         return set(digests) - self._chunks.get(pool, {}).keys()

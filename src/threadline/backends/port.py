@@ -211,8 +211,8 @@ class Backend(Protocol):
     async def thread_writes(self, thread_id: str) -> list[WriteRow]:
         """All pending writes of a thread, also those whose checkpoint never arrived."""
 
-    async def chunks(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
-        """The chunks that exist among these: links, form and data by digest."""
+    async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
+        """The chunks that exist among these: digest, links, form and data of each, as the driver gives them."""
 
     async def missing(self, pool: int, digests: Sequence[bytes]) -> set[bytes]:
         """Which of these chunks do not exist."""

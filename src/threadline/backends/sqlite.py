@@ -291,6 +291,7 @@ class SqliteConnections:
 
     def _set_pragmas(self, connection: sqlite3.Connection) -> None:
         if _patiently(connection, "PRAGMA page_count", self.timeout) == [(0,)]:
+            _patiently(connection, "PRAGMA page_size = 8192", self.timeout)
             _patiently(connection, "PRAGMA auto_vacuum = INCREMENTAL", self.timeout)
         _patiently(connection, "PRAGMA journal_mode = WAL", self.timeout)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")

@@ -1,10 +1,13 @@
-"""A bounded cache: what was used longest ago leaves when the bytes exceed the bound."""
+"""A bounded cache in two generations: what was not used for a generation leaves when the bytes exceed the bound.
+
+A generation holds half of the bound. When the young one is full it becomes the old one, and what was old
+is forgotten unless it was used meanwhile. A hit among the young costs one lookup and changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
 from ..locks import renew_after_fork
@@ -22,74 +25,87 @@ class BoundedCache(Generic[K, V]):
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self.used_bytes = 0
-        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
         renew_after_fork(self)
+        self.clear()
+
+    @property
+    def used_bytes(self) -> int:
+        return self._young_bytes + self._old_bytes
 
     def get(self, key: K) -> V | None:
-        entry = self._entries.get(key)
+        entry = self._young.get(key)
         if entry is None:
-            return None
-        with suppress(KeyError):  # another thread evicted it meanwhile; the value is still good
-            self._entries.move_to_end(key)
+            entry = self._old.get(key)
+            if entry is None:
+                return None
+            self._promote([(key, entry)])
         return entry[0]
 
-    def get_many(self, keys: Iterable[K]) -> list[tuple[K, V]]:
+    def get_many(self, keys: Iterable[K]) -> dict[K, V]:
         """The values there are for these keys."""
-        held = self._entries
-        if not held:
-            return []
-        found = []
-        with self._lock:
-            for key in keys:
-                entry = held.get(key)
-                if entry is not None:
-                    held.move_to_end(key)
-                    found.append((key, entry[0]))
+        # Without a container for each value: thousands of them would set the garbage collector to work.
+        young, old = self._young, self._old
+        found = {key: young[key][0] for key in keys if key in young}
+        if old:
+            used = [(key, old[key]) for key in keys if key in old]
+            found.update({key: entry[0] for key, entry in used})
+            if used:
+                self._promote(used)
         return found
 
     def put(self, key: K, value: V, cost_bytes: int) -> None:
-        self.put_many([(key, value, cost_bytes)])
-
-    def add_new(self, values: Mapping[K, V], cost_bytes: Callable[[V], int]) -> None:
-        """Keep values that were not there when they were asked for; the quick way for many at once."""
-        with self._lock:
-            held = self._entries
-            new = {key: (value, cost_bytes(value)) for key, value in values.items() if key not in held}
-            added = sum([cost for _, cost in new.values()])
-            if added > self.limit_bytes:
-                return
-            held.update(new)
-            self.used_bytes += added
-            while self.used_bytes > self.limit_bytes:
-                _, (_, cost) = held.popitem(last=False)
-                self.used_bytes -= cost
+        self._keep([(key, (value, cost_bytes))])
 
     def put_many(self, entries: Iterable[tuple[K, V, int]]) -> None:
-        held, limit = self._entries, self.limit_bytes
-        with self._lock:
-            for key, value, cost_bytes in entries:
-                replaced = held.pop(key, None)
-                if replaced is not None:
-                    self.used_bytes -= replaced[1]
-                if cost_bytes > limit:
-                    continue
-                held[key] = (value, cost_bytes)
-                self.used_bytes += cost_bytes
-            while self.used_bytes > limit:
-                _, (_, cost) = held.popitem(last=False)
-                self.used_bytes -= cost
+        self._keep([(key, (value, cost_bytes)) for key, value, cost_bytes in entries])
+
+    def add_new(self, values: Mapping[K, V], cost_bytes: Callable[[V], int]) -> None:
+        """Keep values that were not there when they were asked for."""
+        self._keep([(key, (value, cost_bytes(value))) for key, value in values.items()])
 
     def drop(self, key: K) -> None:
         with self._lock:
-            entry = self._entries.pop(key, None)
-            if entry is not None:
-                self.used_bytes -= entry[1]
+            self._take_out(key)
 
     def clear(self) -> None:
         with self._lock:
-            self._entries.clear()
-            self.used_bytes = 0
+            self._young: dict[K, tuple[V, int]] = {}
+            self._old: dict[K, tuple[V, int]] = {}
+            self._young_bytes = self._old_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._young) + len(self._old)
+
+    def _promote(self, used: list[tuple[K, tuple[V, int]]]) -> None:
+        """Old entries that were used are young again, unless another thread has replaced them meanwhile."""
+        with self._lock:
+            for key, entry in used:
+                if self._old.get(key) is entry:
+                    self._add(key, entry)
+
+    def _keep(self, entries: list[tuple[K, tuple[V, int]]]) -> None:
+        with self._lock:
+            for key, entry in entries:
+                self._add(key, entry)
+
+    def _add(self, key: K, entry: tuple[V, int]) -> None:
+        self._take_out(key)
+        cost = entry[1]
+        if cost > self.limit_bytes:
+            return
+        if self._young and self._young_bytes + cost > self.limit_bytes // 2:
+            self._old, self._old_bytes = self._young, self._young_bytes
+            self._young, self._young_bytes = {}, 0
+        self._young[key] = entry
+        self._young_bytes += cost
+        if self._young_bytes + self._old_bytes > self.limit_bytes:  # one entry is larger than a generation
+            self._old, self._old_bytes = {}, 0
+
+    def _take_out(self, key: K) -> None:
+        entry = self._young.pop(key, None)
+        if entry is not None:
+            self._young_bytes -= entry[1]
+            return
+        entry = self._old.pop(key, None)
+        if entry is not None:
+            self._old_bytes -= entry[1]

@@ -17,12 +17,12 @@ from ..codec.wire import Codec
 from ..errors import Corrupt, InvalidRequest, ThreadlineError
 from .cache import BoundedCache
 from .digest import Digester
-from .refs import MAP, Inline, Node, Pieces, Ref, Tree, unpack_node
+from .refs import LIST, MAP, Inline, Node, Pieces, Ref, Tree, unpack_node
 
 __all__ = ["Pile", "Reader", "chunk_place"]
 
-# digest -> links, form, stored bytes
-FetchChunks = Callable[[list[bytes]], Awaitable["dict[bytes, tuple[bytes, int, bytes]]"]]
+# digests -> digest, links, form and stored bytes of each that is there
+FetchChunks = Callable[[list[bytes]], Awaitable["list[tuple[bytes, bytes, int, bytes]]"]]
 
 
 def chunk_place(pool: int, digest: bytes) -> bytes:
@@ -59,7 +59,8 @@ class Reader:
         self.digester = digester
         self.envelope = envelope
         self.share_decoded = share_decoded
-        self.contents: BoundedCache[bytes, bytes | Node] = BoundedCache(cache_bytes)
+        self.contents: BoundedCache[bytes, bytes] = BoundedCache(cache_bytes * 3 // 4)
+        self.nodes: BoundedCache[bytes, Node] = BoundedCache(cache_bytes // 4)
         self.decoded: BoundedCache[bytes, Any] = BoundedCache(decoded_bytes)
 
     async def gather(self, pool: int, refs: Iterable[Ref], fetch: FetchChunks, pile: Pile) -> None:
@@ -94,6 +95,8 @@ class Reader:
         try:
             if self.share_decoded:
                 return self._shared(ref, pile)
+            if type(ref) is Tree and ref.kind != MAP:
+                return self.codec.decode_items(self._parts(ref, pile)[1])
             return self.codec.decode(self.content(ref, pile))
         except ThreadlineError:
             raise
@@ -114,41 +117,42 @@ class Reader:
         if isinstance(ref, Pieces):
             return b"".join([pile.items[digest] for digest in ref.digests])
         assert isinstance(ref, Tree)
-        keys, refs = entries(ref, pile)
-        items = pile.items
-        parts = [items[child] if type(child) is bytes else self.content(child, pile) for child in refs]
+        keys, parts = self._parts(ref, pile)
         if ref.kind == MAP:
             pairs = [part for key, item in zip(keys, parts, strict=True) for part in (ormsgpack.packb(key), item)]
             return map_header(len(parts)) + b"".join(pairs)
         return array_header(len(parts)) + b"".join(parts)
 
+    def _parts(self, tree: Tree, pile: Pile) -> tuple[list[str], list[bytes]]:
+        """The keys (of a dict) and the encoded bytes of a tree's items."""
+        keys, refs = entries(tree, pile)
+        items = pile.items
+        return keys, [items[child] if type(child) is bytes else self.content(child, pile) for child in refs]
+
     def clear(self) -> None:
         self.contents.clear()
+        self.nodes.clear()
         self.decoded.clear()
 
     def _from_cache(self, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int, int]]) -> set[bytes]:
         """Take what is cached; what remains must be fetched."""
-        absent = items | nodes.keys()
-        for digest, content in self.contents.get_many(absent):
-            if type(content) is bytes:
-                pile.items[digest] = content
-            elif type(content) is Node:
-                pile.nodes[digest] = content
-            absent.discard(digest)
-        return absent
+        held_items, held_nodes = self.contents.get_many(items), self.nodes.get_many(nodes.keys())
+        pile.items.update(held_items)
+        pile.nodes.update(held_nodes)
+        return (items - held_items.keys()) | (nodes.keys() - held_nodes.keys())
 
     def _accept(
         self,
         pool: int,
         pile: Pile,
         wanted: set[bytes],
-        fetched: dict[bytes, tuple[bytes, int, bytes]],
+        fetched: list[tuple[bytes, bytes, int, bytes]],
         nodes: dict[bytes, tuple[int, int]],
     ) -> None:
         """Verify what was fetched, and keep it."""
-        items: dict[bytes, bytes | Node] = {}
+        items: dict[bytes, bytes] = {}
         is_sealed, named = self.envelope.ring is not None, self.digester.item
-        for digest, (links, form, content) in fetched.items():
+        for digest, links, form, content in fetched:
             if type(content) is not bytes or type(links) is not bytes:
                 pile.damaged[digest] = "is damaged: it holds no bytes"
                 continue
@@ -167,16 +171,17 @@ class Reader:
                 pile.damaged[digest] = "was altered"
             else:
                 pile.nodes[digest] = node = unpack_node(links, content, nodes[digest][0])
-                self.contents.put(digest, node, len(links) * 4 + len(content) + 200)
-        pile.items.update(items)  # type: ignore[arg-type]
+                self.nodes.put(digest, node, len(links) * 4 + len(content) + 200)
+        pile.items.update(items)
         self.contents.add_new(items, _item_cost)
-        for digest in wanted - fetched.keys():
-            pile.damaged[digest] = "is missing"
+        if len(fetched) < len(wanted):
+            for digest in wanted.difference([row[0] for row in fetched]):
+                pile.damaged[digest] = "is missing"
 
     def _shared(self, ref: Ref, pile: Pile) -> Any:
         """The value, made of objects that other values may hold too."""
         if type(ref) is bytes:
-            return self._shared_item(ref, pile)
+            return self._shared_entries(Node((ref,)), LIST, pile)[0]
         if not isinstance(ref, Tree):
             return self.codec.decode(self.content(ref, pile))
         if ref.depth == 0:
@@ -192,19 +197,22 @@ class Reader:
         return whole
 
     def _shared_entries(self, node: Node, kind: int, pile: Pile) -> Any:
-        values = [self._shared(child, pile) for child in node.refs]
+        refs = [ref for ref in node.refs if type(ref) is bytes]
+        held = self.decoded.get_many(refs)
+        absent = list({ref: None for ref in refs if ref not in held})
+        contents = [pile.items[digest] for digest in absent]
+        made = list(zip(absent, self.codec.decode_items(contents), map(_decoded_cost, contents), strict=True))
+        self.decoded.put_many(made)
+        held.update({digest: value for digest, value, _ in made})
+        values = [held[child] if type(child) is bytes else self._shared(child, pile) for child in node.refs]
         return dict(zip(node.keys or (), values, strict=True)) if kind == MAP else values
 
-    def _shared_item(self, digest: bytes, pile: Pile) -> Any:
-        value = self.decoded.get(digest)
-        if value is None:
-            content = pile.items[digest]
-            value = self.codec.decode(content)
-            self.decoded.put(digest, value, 2 * len(content) + 500)
-        return value
+
+def _decoded_cost(content: bytes) -> int:
+    return 2 * len(content) + 500
 
 
-def _item_cost(content: Any) -> int:
+def _item_cost(content: bytes) -> int:
     return len(content) + 150
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 __all__ = ["EXT_HEADERS", "array_header", "array_header_size", "map_header"]
 
 _ARRAY_HEADERS = {0xDC: 3, 0xDD: 5}
-# How many bytes the header of an extension takes, by its first byte; 2 for all others.
-EXT_HEADERS = {0xC7: 3, 0xC8: 4, 0xC9: 6}
+# How many bytes the header of an extension takes, by its first byte; the last of them is its code.
+EXT_HEADERS = {0xC7: 3, 0xC8: 4, 0xC9: 6, 0xD4: 2, 0xD5: 2, 0xD6: 2, 0xD7: 2, 0xD8: 2}
 
 
 def array_header(length: int) -> bytes:

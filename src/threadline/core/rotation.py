@@ -83,7 +83,7 @@ async def _rotate_chunks(backend: Backend, tools: Tools, pool: int, current: int
     while True:
         digests = await backend.pool_digests(pool, after, _PAGE)
         pairs = []
-        for digest, (links, form, data) in (await backend.chunks(pool, digests)).items():
+        for digest, links, form, data in await backend.chunks(pool, digests):
             if form >> 1 != current:
                 place = chunk_place(pool, digest)
                 anew = tools.envelope.wrap(tools.envelope.unwrap(form, data, place), place)

@@ -112,7 +112,7 @@ class Tools:
             codec,
             reader.digester,
             self.envelope,
-            cache_bytes=reader.contents.limit_bytes,
+            cache_bytes=reader.contents.limit_bytes + reader.nodes.limit_bytes,
             decoded_bytes=reader.decoded.limit_bytes,
             share_decoded=reader.share_decoded,
         )
@@ -144,11 +144,11 @@ class Tools:
         if stored is not None:
             await self._use_keys(backend, ring, stored)
 
-    async def fetch(self, backend: Backend, pool: int, digests: list[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
+    async def fetch(self, backend: Backend, pool: int, digests: list[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         """Chunks as stored, after learning of any key they need."""
         found = await backend.chunks(pool, digests)
         if self.envelope.ring is not None:
-            await self.learn_keys(backend, [form for _, form, _ in found.values()])
+            await self.learn_keys(backend, [form for _, _, form, _ in found])
         return found
 
     def forget(self) -> None:

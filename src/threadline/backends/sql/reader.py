@@ -146,12 +146,11 @@ class SqlReader:
 
         return await self.database.read(work)
 
-    async def chunks(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
-        async def work(tx: Transaction) -> dict[bytes, tuple[bytes, int, bytes]]:
-            found: dict[bytes, tuple[bytes, int, bytes]] = {}
+    async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
+        async def work(tx: Transaction) -> list[tuple[bytes, bytes, int, bytes]]:
+            found: list[tuple[bytes, bytes, int, bytes]] = []
             for part in self._batches(digests):
-                rows = await tx.rows(*self.sql.chunks_in("digest, links, form, data", pool, part))
-                found.update({digest: (links, form, data) for digest, links, form, data in rows})
+                found += await tx.rows(*self.sql.chunks_in("digest, links, form, data", pool, part))
             return found
 
         return await self.database.read(work)
