@@ -42,6 +42,7 @@ _TOOL_OPTIONS = frozenset(
         "trust_identity",
         "share_decoded",
         "index_metadata",
+        "fencing",
     ]
 )
 
@@ -163,6 +164,7 @@ def make_tools(
     trust_identity: bool = False,
     share_decoded: bool = False,
     index_metadata: Iterable[str] = (),
+    fencing: bool = False,
 ) -> Tools:
     """Codec, keys and caches, as the options say."""
     foreign, ring = serde, encryption
@@ -190,6 +192,7 @@ def make_tools(
         share_decoded=share_decoded,
         index_metadata=tuple(index_metadata),
         is_in_memory=engine.is_in_memory,
+        fencing=fencing,
     )
 
 

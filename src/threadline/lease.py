@@ -1,5 +1,6 @@
 """`saver.lock(thread_id)`: a lease that works across processes, for `with` and `async with`.
 
+Puts of the same saver are made under it: one whose lease was lost is refused, in its own transaction.
 While it is held it renews itself at a third of its time to live: by a daemon thread, or by a task of the
 loop. When the holder dies it runs out by itself.
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .backends.engine import Engine, Operation
 from .core.leases import release, take
+from .core.tools import Tools
 from .errors import Conflict, InvalidRequest, ThreadlineError
 
 if TYPE_CHECKING:
@@ -28,12 +30,13 @@ log = logging.getLogger("threadline")
 class Lease:
     """A lease on one thread. Entering waits until it is free; leaving gives it back."""
 
-    def __init__(self, engine: Engine, thread_id: str, ttl: float, wait: float | None) -> None:
+    def __init__(self, engine: Engine, tools: Tools, thread_id: str, ttl: float, wait: float | None) -> None:
         if ttl <= 0:
             raise InvalidRequest("ttl is a number of seconds above 0")
         self.thread_id = thread_id
         self.ttl = ttl
         self._engine = engine
+        self._tools = tools
         self._wait = wait
         self._token: bytes | None = None
         # Whether the lease ran out under its holder, who should stop.
@@ -74,6 +77,7 @@ class Lease:
     def _took(self, token: bytes | None) -> bool:
         if token is not None:
             self._token = token
+            self._tools.leases[self.thread_id] = token
         return token is not None
 
     def _renew(self, stop: threading.Event, renewing: Operation[Any]) -> None:
@@ -101,6 +105,8 @@ class Lease:
 
     def _releasing(self) -> Operation[None]:
         token, self._token = self._token or b"", None
+        if self._tools.leases.get(self.thread_id) == token:
+            del self._tools.leases[self.thread_id]
         return lambda backend: release(backend, self.thread_id, token)
 
     def _deadline(self) -> float:

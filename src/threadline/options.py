@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import InvalidRequest
 
-__all__ = ["check_options"]
+__all__ = ["OPTIONS", "check_options"]
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -79,6 +79,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "compression": (_one_of("zstd", None), "'zstd' or None"),
     "connection": (lambda value: value is None or not isinstance(value, (str, int)), "a connection of the driver"),
     "encryption": (lambda value: value is None or hasattr(value, "seal"), "a KeyRing({'2026': key of 32 bytes})"),
+    "fencing": _FLAG,
     "index_metadata": (_is_text_list, "a list of metadata keys"),
     "key_prefix": (_is_text, "text"),
     "partitions": (lambda value: value is None or _is_whole(value), "a number of partitions, 1 or more"),
@@ -101,3 +102,6 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "timeout": (_is_seconds, "a number of seconds, 0 or more"),
     "trust_identity": _FLAG,
 }
+
+# The names of all options.
+OPTIONS = tuple(sorted(_RULES))

@@ -11,7 +11,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from .backends.engine import Engine, Operation
+from .backends.engine import Engine, Operation, ViewEngine
+from .backends.layers import WithinLayer
 from .codec.serializer import Serializer
 from .core import copies, history, retention, survey
 from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
@@ -186,14 +187,21 @@ class Saver(Upkeep):
         place = place_of(config)
         await self._engine.arun(lambda backend: retention.delete_checkpoint(backend, self._tools, place))
 
-    def threads(self, *, prefix: str = "", limit: int | None = None, after: str = "") -> Iterator[survey.ThreadInfo]:
-        """The threads by id."""
-        return self._thread_pages(survey.Listing.of(prefix, limit, after))
+    def threads(self, *, prefix: str = "", limit: int | None = None, after: str = "", **choice: Any) -> Iterator[Any]:
+        """The threads by id; `filter=` on their metadata, `tag=`, `status=` and `active_since=` choose."""
+        return self._thread_pages(_listing(prefix=prefix, limit=limit, after=after, **choice))
 
     def athreads(
-        self, *, prefix: str = "", limit: int | None = None, after: str = ""
-    ) -> AsyncIterator[survey.ThreadInfo]:
-        return self._athread_pages(survey.Listing.of(prefix, limit, after))
+        self, *, prefix: str = "", limit: int | None = None, after: str = "", **choice: Any
+    ) -> AsyncIterator[Any]:
+        return self._athread_pages(_listing(prefix=prefix, limit=limit, after=after, **choice))
+
+    def within(self: S, prefix: str) -> S:
+        """A view of the threads whose ids begin with a prefix; it refuses every other thread."""
+        checked = text_id(prefix, "prefix")
+        clone = copy.copy(self)
+        clone._engine = ViewEngine(self._engine, lambda backend: WithinLayer(backend, checked))
+        return clone
 
     def count_threads(self, *, prefix: str = "") -> int:
         """How many threads there are."""
@@ -229,7 +237,7 @@ class Saver(Upkeep):
 
     def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None) -> Lease:
         """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds."""
-        return Lease(self._engine, text_id(thread_id, "thread_id"), ttl, wait)
+        return Lease(self._engine, self._tools, text_id(thread_id, "thread_id"), ttl, wait)
 
     # -- how the above is put together
 
@@ -262,11 +270,11 @@ class Saver(Upkeep):
                 yield found
 
     def _thread_pages(self, listing: survey.Listing) -> Iterator[survey.ThreadInfo]:
-        while page := self._engine.run(listing.next_page):
+        while page := self._engine.run(lambda backend: listing.next_page(backend, self._tools)):
             yield from page
 
     async def _athread_pages(self, listing: survey.Listing) -> AsyncIterator[survey.ThreadInfo]:
-        while page := await self._engine.arun(listing.next_page):
+        while page := await self._engine.arun(lambda backend: listing.next_page(backend, self._tools)):
             for info in page:
                 yield info
 
@@ -312,6 +320,15 @@ class Saver(Upkeep):
             wanted = values if channels is None else [name for name in channels if name in values]
             found[read.found.thread_id] = {name: values[name] for name in wanted}
         return found
+
+
+def _listing(**choice: Any) -> survey.Listing:
+    try:
+        return survey.Listing.of(**choice)
+    except TypeError:
+        known = ("prefix", "limit", "after", "filter", "tag", "status", "active_since")
+        unknown = ", ".join(sorted(set(choice) - set(known)))
+        raise InvalidRequest(f"threads takes {', '.join(known)}, not {unknown}") from None
 
 
 _EMPTY = CheckpointTuple({"configurable": {}}, {}, {})  # type: ignore[typeddict-item]

@@ -1,12 +1,25 @@
-"""A handle on one thread."""
+"""A handle on one thread: see, compare, branch, repair and shrink its history.
+
+A place (`at=`) is an id or the beginning of one, a tag, `head`, `head~2`, a step, a time or a config.
+Everything returned has a `.config`, ready for `graph.invoke`. `a…` twins mean the same.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from .backends.engine import Engine
+from .backends.engine import Engine, Operation
+from .core import branching, merging, retention, sweeping, words
+from .core.answers import answer
+from .core.audit import WriteInfo, writes_at
 from .core.history import ChannelVersion, channel_versions
-from .core.requests import Place
+from .core.places import At, find, resolve
+from .core.policies import Plan, Policy, seconds_of
+from .core.requests import Place, plain_text, text_id
+from .core.states import Point, State, read_state
+from .core.timeline import Log, read_log
 from .core.tools import Tools
 from .errors import InvalidRequest
 
@@ -29,16 +42,250 @@ class Thread:
         """The config that runs a graph on this thread."""
         return {"configurable": {"thread_id": self.thread_id}}
 
+    # -- seeing
+
+    def at(self, at: At = None, *, namespace: str = "") -> Point:
+        """The checkpoint at a place."""
+        return self._engine.run(self._at(at, namespace))
+
+    async def aat(self, at: At = None, *, namespace: str = "") -> Point:
+        return await self._engine.arun(self._at(at, namespace))
+
+    def log(self, *, namespace: str | None = None) -> Log:
+        """The tree of checkpoints over all branches, newest first, without reading state."""
+        return self._engine.run(self._log(namespace))
+
+    async def alog(self, *, namespace: str | None = None) -> Log:
+        return await self._engine.arun(self._log(namespace))
+
+    def state(self, at: At = None, *, namespace: str = "") -> State:
+        """The values at a place, without the channels that are the engine's own."""
+        return self._engine.run(self._state(at, namespace))
+
+    async def astate(self, at: At = None, *, namespace: str = "") -> State:
+        return await self._engine.arun(self._state(at, namespace))
+
+    def writes(self, at: At = None, *, namespace: str = "") -> list[WriteInfo]:
+        """Who wrote what towards the next checkpoint, in order."""
+        return self._engine.run(self._writes(at, namespace))
+
+    async def awrites(self, at: At = None, *, namespace: str = "") -> list[WriteInfo]:
+        return await self._engine.arun(self._writes(at, namespace))
+
     def versions(self, channel: str, *, limit: int | None = None, namespace: str = "") -> list[ChannelVersion]:
         """The values one channel had, newest first, each at the checkpoint that brought it."""
-        asked = self._asked(channel, limit, namespace)
-        return self._engine.run(lambda backend: channel_versions(backend, self._tools, *asked))
+        return self._engine.run(self._versions(channel, limit, namespace))
 
     async def aversions(self, channel: str, *, limit: int | None = None, namespace: str = "") -> list[ChannelVersion]:
-        asked = self._asked(channel, limit, namespace)
-        return await self._engine.arun(lambda backend: channel_versions(backend, self._tools, *asked))
+        return await self._engine.arun(self._versions(channel, limit, namespace))
 
-    def _asked(self, channel: str, limit: int | None, namespace: str) -> tuple[Place, str, int | None]:
+    # -- naming
+
+    def create(self, *, metadata: Mapping[str, Any] | None = None, ttl: Any = None) -> Thread:
+        """Begin the thread before its first checkpoint; sets metadata, and when it expires."""
+        self._engine.run(self._create(metadata, ttl))
+        return self
+
+    async def acreate(self, *, metadata: Mapping[str, Any] | None = None, ttl: Any = None) -> Thread:
+        await self._engine.arun(self._create(metadata, ttl))
+        return self
+
+    def tag(self, name: str, at: At = None, *, namespace: str = "") -> Point:
+        """Name a checkpoint; retention keeps it."""
+        return self._engine.run(self._mark(at, namespace, lambda b, key: words.tag(b, self.thread_id, name, key)))
+
+    async def atag(self, name: str, at: At = None, *, namespace: str = "") -> Point:
+        marking = self._mark(at, namespace, lambda b, key: words.tag(b, self.thread_id, name, key))
+        return await self._engine.arun(marking)
+
+    def untag(self, name: str) -> None:
+        """Forget a name."""
+        self._engine.run(lambda backend: words.untag(backend, self.thread_id, name))
+
+    async def auntag(self, name: str) -> None:
+        await self._engine.arun(lambda backend: words.untag(backend, self.thread_id, name))
+
+    def pin(self, at: At = None, *, namespace: str = "") -> Point:
+        """Keep a checkpoint through every retention."""
+        return self._engine.run(self._mark(at, namespace, lambda b, key: words.pin(b, self.thread_id, key)))
+
+    async def apin(self, at: At = None, *, namespace: str = "") -> Point:
+        return await self._engine.arun(self._mark(at, namespace, lambda b, key: words.pin(b, self.thread_id, key)))
+
+    def unpin(self, at: At = None, *, namespace: str = "") -> Point:
+        """Leave a checkpoint to retention again."""
+        return self._engine.run(self._mark(at, namespace, lambda b, key: words.unpin(b, self.thread_id, key)))
+
+    async def aunpin(self, at: At = None, *, namespace: str = "") -> Point:
+        return await self._engine.arun(self._mark(at, namespace, lambda b, key: words.unpin(b, self.thread_id, key)))
+
+    # -- branching
+
+    def fork(self, at: At = None, *, to: str | None = None, namespace: str = "") -> Point:
+        """A branch that begins with a checkpoint: in this thread, or as the new thread `to`."""
+        return self._engine.run(self._fork(at, to, namespace))
+
+    async def afork(self, at: At = None, *, to: str | None = None, namespace: str = "") -> Point:
+        return await self._engine.arun(self._fork(at, to, namespace))
+
+    def rollback(self, to: At) -> Point:
+        """Go on from an earlier checkpoint: a copy of it becomes the head, and nothing is deleted."""
+        return self._engine.run(self._fork(to, None, ""))
+
+    async def arollback(self, to: At) -> Point:
+        return await self._engine.arun(self._fork(to, None, ""))
+
+    def merge(self, *others: Any, strategy: merging.Strategy = None) -> Point:
+        """Merge branches (places of this thread, or other threads of one history) into the head."""
+        return self._engine.run(self._merge(others, strategy))
+
+    async def amerge(self, *others: Any, strategy: merging.Strategy = None) -> Point:
+        return await self._engine.arun(self._merge(others, strategy))
+
+    def discard(self, branch: At) -> int:
+        """Delete the branch that a checkpoint is on; returns how many checkpoints went."""
+        return self._engine.run(lambda b: branching.discard(b, self._tools, self.thread_id, branch))
+
+    async def adiscard(self, branch: At) -> int:
+        return await self._engine.arun(lambda b: branching.discard(b, self._tools, self.thread_id, branch))
+
+    def answer(self, answers: Mapping[str, Any]) -> None:
+        """Store answers to interrupts by their ids: any worker goes on with `graph.invoke(None, config)`."""
+        self._engine.run(lambda b: answer(b, self._tools, self.thread_id, answers, time.time()))
+
+    async def aanswer(self, answers: Mapping[str, Any]) -> None:
+        await self._engine.arun(lambda b: answer(b, self._tools, self.thread_id, answers, time.time()))
+
+    # -- keeping and deleting
+
+    def prune(
+        self,
+        policy: Policy | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+        **rules: Any,
+    ) -> Plan:
+        """Delete what a policy (or `keep_last=`, `keep_within=`, …) does not keep; returns the plan."""
+        return self._engine.run(self._prune(policy, rules, dry_run, progress))
+
+    async def aprune(
+        self,
+        policy: Policy | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+        **rules: Any,
+    ) -> Plan:
+        return await self._engine.arun(self._prune(policy, rules, dry_run, progress))
+
+    def archive(self) -> None:
+        """Refuse every put until the thread is restored."""
+        self._engine.run(lambda backend: words.set_status(backend, self.thread_id, "archived"))
+
+    async def aarchive(self) -> None:
+        await self._engine.arun(lambda backend: words.set_status(backend, self.thread_id, "archived"))
+
+    def restore(self) -> None:
+        """Take an archived thread into use again."""
+        self._engine.run(lambda backend: words.set_status(backend, self.thread_id, "active"))
+
+    async def arestore(self) -> None:
+        await self._engine.arun(lambda backend: words.set_status(backend, self.thread_id, "active"))
+
+    def delete(self, at: At = None, *, namespace: str = "") -> None:
+        """Delete the thread, or with `at` one checkpoint of it."""
+        self._engine.run(self._delete(at, namespace))
+
+    async def adelete(self, at: At = None, *, namespace: str = "") -> None:
+        await self._engine.arun(self._delete(at, namespace))
+
+    # -- how the above is put together
+
+    def _at(self, at: At, namespace: str) -> Operation[Point]:
+        async def operation(backend: Any) -> Point:
+            return Point(self.thread_id, await resolve(backend, self.thread_id, at, namespace))
+
+        return operation
+
+    def _log(self, namespace: str | None) -> Operation[Log]:
+        return lambda backend: read_log(backend, self._tools, self.thread_id, namespace=namespace)
+
+    def _state(self, at: At, namespace: str) -> Operation[State]:
+        return lambda backend: read_state(backend, self._tools, self.thread_id, at, namespace)
+
+    def _writes(self, at: At, namespace: str) -> Operation[list[WriteInfo]]:
+        return lambda backend: writes_at(backend, self._tools, self.thread_id, at, namespace)
+
+    def _versions(self, channel: str, limit: int | None, namespace: str) -> Operation[list[ChannelVersion]]:
         if limit is not None and limit < 1:
             raise InvalidRequest(f"limit is at least 1, not {limit}")
-        return Place(self.thread_id, namespace, None), channel, limit
+        place = Place(self.thread_id, namespace, None)
+        return lambda backend: channel_versions(backend, self._tools, place, channel, limit)
+
+    def _create(self, metadata: Mapping[str, Any] | None, ttl: Any) -> Operation[None]:
+        seconds = seconds_of(ttl, "ttl")
+        return lambda b: words.create(b, self._tools, self.thread_id, metadata, seconds, time.time())
+
+    def _mark(self, at: At, namespace: str, marking: Callable[..., Any]) -> Operation[Point]:
+        async def operation(backend: Any) -> Point:
+            key = await resolve(backend, self.thread_id, at, namespace)
+            await marking(backend, key)
+            return Point(self.thread_id, key)
+
+        return operation
+
+    def _fork(self, at: At, to: str | None, namespace: str) -> Operation[Point]:
+        target = None if to is None else text_id(to, "to")
+
+        async def operation(backend: Any) -> Point:
+            now = time.time()
+            if target is None:
+                key = await branching.fork(backend, self._tools, self.thread_id, at, namespace, now)
+                return Point(self.thread_id, key)
+            return Point(target, await branching.fork_to(backend, self._tools, self.thread_id, at, target, now))
+
+        return operation
+
+    def _merge(self, others: tuple[Any, ...], strategy: merging.Strategy) -> Operation[Point]:
+        if not others:
+            raise InvalidRequest("merge takes the branches to merge: places of this thread, or other threads")
+
+        async def operation(backend: Any) -> Point:
+            await self._tools.open(backend)
+            found = [await self._other(backend, other) for other in others]
+            key = await merging.merge(backend, self._tools, self.thread_id, found, strategy, time.time())
+            return Point(self.thread_id, key)
+
+        return operation
+
+    async def _other(self, backend: Any, other: Any) -> Any:
+        """A branch to merge: a thread, a config of any thread, or a place of this one."""
+        if isinstance(other, Thread):
+            return await find(backend, other.thread_id, None)
+        config = getattr(other, "config", other)
+        if isinstance(config, Mapping):
+            named = config.get("configurable", {}).get("thread_id", self.thread_id)
+            return await find(backend, text_id(named, "thread_id"), config)
+        return await find(backend, self.thread_id, other)
+
+    def _prune(self, policy: Policy | None, rules: dict[str, Any], dry_run: bool, progress: Any) -> Operation[Plan]:
+        try:
+            wanted = policy or Policy(**rules)
+        except TypeError:
+            raise InvalidRequest(f"unknown rule: {', '.join(sorted(rules))} (docs/retention.md lists them)") from None
+        return lambda backend: sweeping.prune(
+            backend, self._tools, self.thread_id, wanted, time.time(), dry_run=dry_run, progress=progress
+        )
+
+    def _delete(self, at: At, namespace: str) -> Operation[None]:
+        plain_text(namespace, "namespace")
+
+        async def operation(backend: Any) -> None:
+            if at is None:
+                await words.living(backend, self.thread_id)
+                return await retention.delete_thread(backend, self._tools, self.thread_id, time.time())
+            key = await resolve(backend, self.thread_id, at, namespace)
+            return await retention.delete_checkpoint(backend, self._tools, Place(self.thread_id, *key))
+
+        return operation

@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from .backends.engine import Engine
+from .backends.engine import Engine, Operation
 from .core import rotation
+from .core.audit import Totals, writes_by_task
 from .core.health import Health, Stats, failed_probe, probe, take_stats
+from .core.policies import Policy
+from .core.sweeping import Progress, Swept, collect_all, sweep
 from .core.tools import Tools
 from .errors import ThreadlineError
 
@@ -58,6 +61,50 @@ class Upkeep:
     async def arotate_keys(self, progress: Callable[[int], None] | None = None) -> int:
         return await self._engine.arun(lambda backend: rotation.rotate(backend, self._tools, progress))
 
+    def sweep(
+        self,
+        policy: Policy | None = None,
+        *,
+        prefix: str = "",
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Swept:
+        """Delete expired threads, prune the others by a policy, collect; one sweeper at a time among replicas."""
+        return self._engine.run(self._sweeping(policy, prefix, dry_run, progress))
+
+    async def asweep(
+        self,
+        policy: Policy | None = None,
+        *,
+        prefix: str = "",
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Swept:
+        return await self._engine.arun(self._sweeping(policy, prefix, dry_run, progress))
+
+    def collect(self, progress: Progress | None = None) -> int:
+        """Delete the chunks that nothing refers to; returns how many went."""
+        return self._engine.run(lambda backend: collect_all(backend, progress))
+
+    async def acollect(self, progress: Progress | None = None) -> int:
+        return await self._engine.arun(lambda backend: collect_all(backend, progress))
+
+    def compact(self) -> None:
+        """Give the space of what was deleted back to the system."""
+        self._engine.run(lambda backend: backend.compact())
+
+    async def acompact(self) -> None:
+        await self._engine.arun(lambda backend: backend.compact())
+
+    def writes_by_task(self, *, thread_id: str | None = None, prefix: str = "", since: float | None = None) -> Totals:
+        """What the tasks of each name wrote, over threads and time, against the bytes of the checkpoints."""
+        return self._engine.run(self._totalling(thread_id, prefix, since))
+
+    async def awrites_by_task(
+        self, *, thread_id: str | None = None, prefix: str = "", since: float | None = None
+    ) -> Totals:
+        return await self._engine.arun(self._totalling(thread_id, prefix, since))
+
     def clear_cache(self) -> None:
         """Forget everything remembered in this process; the store is asked again."""
         self._tools.forget()
@@ -99,6 +146,16 @@ class Upkeep:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def _sweeping(
+        self, policy: Policy | None, prefix: str, dry_run: bool, progress: Progress | None
+    ) -> Operation[Swept]:
+        return lambda backend: sweep(
+            backend, self._tools, policy, time.time(), prefix=prefix, dry_run=dry_run, progress=progress
+        )
+
+    def _totalling(self, thread_id: str | None, prefix: str, since: float | None) -> Operation[Totals]:
+        return lambda backend: writes_by_task(backend, thread_id=thread_id, prefix=prefix, since=since)
 
     def _open(self) -> None:
         if not self._tools.is_open:

@@ -15,7 +15,7 @@ from .layers import ReadOnlyLayer
 from .memory import MemoryBackend
 from .port import Backend
 
-__all__ = ["Engine", "MemoryEngine", "Operation", "named_memory"]
+__all__ = ["Engine", "MemoryEngine", "Operation", "ViewEngine", "named_memory"]
 
 T = TypeVar("T")
 Operation = Callable[[Backend], Coroutine[Any, Any, T]]
@@ -76,6 +76,32 @@ class MemoryEngine:
 
     async def aclose(self) -> None:
         self.close()
+
+
+class ViewEngine:
+    """Another engine, seen through a layer; closing the view leaves the engine open."""
+
+    def __init__(self, inner: Engine, layer: Callable[[Backend], Any]) -> None:
+        self.url = inner.url
+        self.opens_inline = inner.opens_inline
+        self.is_in_memory = inner.is_in_memory
+        self._inner = inner
+        self._layer = layer
+
+    def run(self, operation: Operation[T]) -> T:
+        return self._inner.run(lambda backend: operation(self._layer(backend)))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return await self._inner.arun(lambda backend: operation(self._layer(backend)))
+
+    async def awrite(self, operation: Operation[T]) -> T:
+        return await self._inner.awrite(lambda backend: operation(self._layer(backend)))
+
+    def close(self) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        return None
 
 
 _named: dict[str, MemoryBackend] = {}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ..errors import ReadOnly
+from ..errors import InvalidRequest, ReadOnly
+from .port import Backend, Found, Query, ThreadRow
 
-__all__ = ["ReadOnlyLayer"]
+__all__ = ["ReadOnlyLayer", "WithinLayer"]
 
 _WRITING = frozenset(
     [
@@ -39,3 +42,84 @@ class ReadOnlyLayer:
 
 async def _refuse(*_: object, **__: object) -> Any:
     raise ReadOnly("this saver was opened with read_only=True")
+
+
+class WithinLayer:
+    """A backend whose threads all begin with a prefix; it refuses every other one."""
+
+    def __init__(self, inner: Backend, prefix: str) -> None:
+        self._inner = inner
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_THE_WHOLE_STORE:
+            raise InvalidRequest(f"{name} is about the whole store; this saver sees only threads {self._prefix!r}…")
+        method = getattr(self._inner, name)
+        named = _NAMED_THREADS.get(name)
+        if named is None:
+            return method
+
+        async def call(first: Any, *args: Any, **options: Any) -> Any:
+            for thread_id in named(first):
+                self._check(thread_id)
+            return await method(first, *args, **options)
+
+        return call
+
+    async def page(self, query: Query) -> list[Found]:
+        if query.thread_id is not None:
+            self._check(query.thread_id)
+            return await self._inner.page(query)
+        found: list[Found] = []
+        while len(found) < query.limit:
+            page = await self._inner.page(query)
+            found += [one for one in page if one.thread_id.startswith(self._prefix)]
+            if len(page) < query.limit:
+                break
+            query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+        return found[: query.limit]
+
+    async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
+        return await self._inner.threads(after, limit, self._narrowed(prefix)) if self._meets(prefix) else []
+
+    async def count_threads(self, prefix: str = "") -> int:
+        return await self._inner.count_threads(self._narrowed(prefix)) if self._meets(prefix) else 0
+
+    def _meets(self, prefix: str) -> bool:
+        return prefix.startswith(self._prefix) or self._prefix.startswith(prefix)
+
+    def _narrowed(self, prefix: str) -> str:
+        return prefix if prefix.startswith(self._prefix) else self._prefix
+
+    def _check(self, thread_id: str) -> None:
+        if not thread_id.startswith(self._prefix):
+            raise InvalidRequest(f"this saver sees only threads that begin with {self._prefix!r}, not {thread_id!r}")
+
+
+_OF_THE_WHOLE_STORE = frozenset(("compact", "pools", "summary"))
+
+
+def _of_changes(changes: Sequence[Any]) -> list[str]:
+    return [name for change in changes for name in (change.thread_id, change.joins) if name is not None]
+
+
+# Which threads the first argument of a method names.
+_NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
+    "apply": _of_changes,
+    "heads": list,
+    "swap_thread": lambda row: [row.thread_id],
+    **dict.fromkeys(
+        (
+            "chain",
+            "find",
+            "get_lease",
+            "remove_checkpoints",
+            "remove_thread",
+            "rewrap_rows",
+            "swap_lease",
+            "thread",
+            "thread_writes",
+        ),
+        lambda thread_id: [thread_id],
+    ),
+}

@@ -34,6 +34,8 @@ __all__ = ["PreparedPut", "PreparedWrites", "prepare_put", "prepare_writes", "pu
 log = logging.getLogger("threadline")
 _MOST_TRIES = 8
 _LARGE_CHECKPOINT_BYTES = 10_000_000
+# Puts that begin a line of their own on purpose, and so are never fenced.
+_OWN_LINES = ("fork", "update")
 
 
 @dataclass(slots=True)
@@ -73,6 +75,8 @@ class PreparedPut(_Prepared):
     sibling: PreparedPut | None = None
     # Channels that keep the parent's root if it has this version.
     inherits: Collection[str] = ()
+    # The namespace's newest checkpoint as this writer knows it: another one by now is a conflict.
+    head: tuple[str, str | None] | None = None
     _settled: Roots | None = None
 
     def settled(self) -> Roots:
@@ -131,6 +135,8 @@ def prepare_put(
         tools.recall.keep(place.thread_id, place.namespace, name, encoded.runs)
         refs[name] = put.take(encoded)
     put.inherits = inherits
+    if tools.fencing and metadata.get("source") not in _OWN_LINES and tools.was_head(place):
+        put.head = (place.namespace, place.checkpoint_id)
     put.roots = Roots(versions, refs)
     _warn_of_size(tools, put)
     return put
@@ -233,6 +239,7 @@ async def _claim_pool(backend: Backend, tools: Tools, one: PreparedPut | Prepare
 def _change(tools: Tools, one: PreparedPut | PreparedWrites, now: float) -> Change:
     known = tools.known.of(one.stamp)
     change = Change(thread_id=one.place.thread_id, now=now, stamp=one.stamp, continues=one.place.checkpoint_id)
+    change.lease = tools.leases.get(one.place.thread_id)
     pool = one.stamp[0] if one.stamp else 0
     change.chunks = [
         _chunk_row(tools, pool, digest, links, content)
@@ -243,6 +250,7 @@ def _change(tools: Tools, one: PreparedPut | PreparedWrites, now: float) -> Chan
         change.writes = [_sealed_write(tools, one.place.thread_id, write) for write in one.writes]
     else:
         change.begins = one.place.checkpoint_id is None
+        change.head = one.head
         change.checkpoints = [_checkpoint_row(tools, one, now)]
     return change
 
@@ -283,6 +291,8 @@ def _acknowledge(tools: Tools, one: PreparedPut | PreparedWrites, stamp: Stamp) 
     if isinstance(one, PreparedPut):
         thread_id, namespace, _ = one.place
         tools.keep_roots(thread_id, namespace, one.checkpoint_id, stamp, one.settled())
+        if one.head is not None:
+            tools.note_head(Place(thread_id, namespace, one.checkpoint_id), is_head=True)
 
 
 async def _refresh(backend: Backend, tools: Tools, one: PreparedPut | PreparedWrites) -> None:

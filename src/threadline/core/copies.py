@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ..backends.port import Applied, Backend, Change, CheckpointRow, Found, Query, WriteRow
+from ..backends.port import Applied, Backend, Change, CheckpointRow, Found, WriteRow
 from ..errors import InvalidRequest, NotFound, Unavailable
 from .documents import place_of_row, write_place
+from .pages import thread_rows
 from .tools import Tools
 
 __all__ = ["copy_thread", "resealed", "resealed_write"]
 
-_PAGE = 256
 _TRIES = 8
 
 
@@ -30,15 +28,9 @@ async def copy_thread(backend: Backend, tools: Tools, source: str, target: str, 
         change = Change(thread_id=target, now=now, stamp=(origin.pool, origin.epoch), joins=source)
         checkpoints: list[CheckpointRow] = []
         writes: list[WriteRow] = []
-        query = Query(thread_id=source, limit=_PAGE)
-        while True:
-            page = await backend.page(query)
-            for found in page:
-                checkpoints.append(resealed(tools, found, target))
-                writes.extend(resealed_write(tools, write, source, target) for write in found.writes)
-            if len(page) < query.limit:
-                break
-            query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+        for found in await thread_rows(backend, source, with_writes=True):
+            checkpoints.append(resealed(tools, found, target))
+            writes.extend(resealed_write(tools, write, source, target) for write in found.writes)
         change.checkpoints, change.writes = checkpoints, writes
         [outcome] = await backend.apply([change])
         if isinstance(outcome, Applied):

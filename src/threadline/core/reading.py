@@ -20,7 +20,7 @@ from .documents import ABSENT, Document, log_damage, name_of, read_document, rea
 from .requests import Place
 from .tools import Tools
 
-__all__ = ["Read", "Rows", "read_one", "read_page", "to_tuple", "value_of"]
+__all__ = ["Read", "Rows", "complete", "read_one", "read_page", "to_tuple", "value_of"]
 
 _RETRIES = 5
 
@@ -49,6 +49,9 @@ async def read_one(backend: Backend, tools: Tools, place: Place) -> Read | None:
     await tools.open(backend)
     for _ in range(_RETRIES):
         found = await backend.find(*place)
+        if tools.fencing:
+            newest = place._replace(checkpoint_id=found.row.id if found is not None else None)
+            tools.note_head(newest, is_head=place.checkpoint_id is None)
         if found is None:
             return None
         read = (await _complete(backend, tools, [found], strict=True))[0]
@@ -80,6 +83,11 @@ async def read_page(backend: Backend, tools: Tools, query: Query) -> Rows:
             break
         page = [found for found in again if found is not None]
     return Rows(reads, after)
+
+
+async def complete(backend: Backend, tools: Tools, page: list[Found]) -> list[Read]:
+    """Some rows with everything their values are made of."""
+    return await _complete(backend, tools, page, strict=True)
 
 
 async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict: bool) -> list[Read]:

@@ -6,8 +6,8 @@ that another one's delta channel is replayed from is never let go: for such chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..backends.rules import mark
 from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
 from ..ids import id_of_now
 from .documents import fits_column, read_document, read_metadata
+from .pages import each_found, thread_rows
 from .requests import Place
 from .tools import Tools
 
@@ -26,8 +27,11 @@ __all__ = [
     "delete_checkpoint",
     "delete_runs",
     "delete_thread",
+    "history_of",
     "keep_latest",
     "prune",
+    "remove",
+    "with_chains",
 ]
 
 _PAGE = 256
@@ -45,6 +49,10 @@ class Step:
     # Channels whose value is replayed from ancestors, because this checkpoint does not hold it.
     replays: frozenset[str]
     holds: frozenset[str]
+    source: str | None
+    created: float
+    # For a subgraph's checkpoint: the checkpoints of the graphs above, by namespace.
+    parents: Mapping[str, str]
 
 
 History = dict[CheckpointKey, Step]
@@ -76,9 +84,9 @@ def with_chains(history: History, kept: Iterable[CheckpointKey]) -> set[Checkpoi
 async def prune(backend: Backend, tools: Tools, thread_id: str, choose: Callable[[History], set[CheckpointKey]]) -> int:
     """Delete the checkpoints that `choose` does not keep; returns how many went."""
     await tools.open(backend)
-    history = await _history(backend, tools, thread_id)
+    history = await history_of(backend, tools, thread_id)
     doomed = sorted(history.keys() - choose(history))
-    return await _remove(backend, tools, thread_id, doomed)
+    return await remove(backend, tools, thread_id, doomed)
 
 
 async def delete_thread(backend: Backend, tools: Tools, thread_id: str, now: float) -> None:
@@ -117,14 +125,8 @@ async def delete_runs(backend: Backend, tools: Tools, run_ids: Sequence[str]) ->
 
 async def _threads_with(backend: Backend, run_ids: tuple[str, ...] | None) -> set[str]:
     """The threads that have checkpoints of some runs, or any checkpoints at all."""
-    threads: set[str] = set()
     query = Query(run_ids=run_ids, limit=_PAGE, with_writes=False)
-    while True:
-        page = await backend.page(query)
-        threads.update(found.thread_id for found in page)
-        if len(page) < query.limit:
-            return threads
-        query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+    return {found.thread_id async for found in each_found(backend, query)}
 
 
 async def delete_checkpoint(backend: Backend, tools: Tools, place: Place) -> None:
@@ -133,12 +135,12 @@ async def delete_checkpoint(backend: Backend, tools: Tools, place: Place) -> Non
     if place.checkpoint_id is None:
         raise InvalidRequest("delete_checkpoint needs a config with a checkpoint_id")
     key = CheckpointKey(place.namespace, place.checkpoint_id)
-    history = await _history(backend, tools, place.thread_id)
+    history = await history_of(backend, tools, place.thread_id)
     if key not in history:
         raise NotFound(f"thread {place.thread_id!r} has no checkpoint {place.checkpoint_id}")
     if key in with_chains(history, history.keys() - {key}) - (history.keys() - {key}):
         raise Conflict(f"checkpoint {key.id} cannot go: later checkpoints replay a delta channel from it")
-    await _remove(backend, tools, place.thread_id, [key])
+    await remove(backend, tools, place.thread_id, [key])
 
 
 async def collect_pool(backend: Backend, pool: int) -> int:
@@ -162,10 +164,19 @@ async def collect_pool(backend: Backend, pool: int) -> int:
     return removed
 
 
-async def _remove(backend: Backend, tools: Tools, thread_id: str, doomed: Sequence[CheckpointKey]) -> int:
+async def remove(
+    backend: Backend,
+    tools: Tools,
+    thread_id: str,
+    doomed: Sequence[CheckpointKey],
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Delete checkpoints in batches, then the chunks that nothing needs any more; returns how many went."""
     removed = 0
     for start in range(0, len(doomed), _BATCH):
         removed += await backend.remove_checkpoints(thread_id, doomed[start : start + _BATCH])
+        if progress is not None:
+            progress(min(start + _BATCH, len(doomed)), len(doomed))
     if removed:
         thread = await backend.thread(thread_id)
         if thread is not None:
@@ -178,18 +189,10 @@ async def _has_mates(backend: Backend, pool: int) -> bool:
     return bool(await backend.pool_digests(pool, b"", 1))
 
 
-async def _history(backend: Backend, tools: Tools, thread_id: str) -> History:
+async def history_of(backend: Backend, tools: Tools, thread_id: str) -> History:
     """All checkpoints of a thread, as far as retention needs to know them."""
-    history: History = {}
-    query = Query(thread_id=thread_id, limit=_PAGE, with_writes=False)
-    while True:
-        page = await backend.page(query)
-        for found in page:
-            step = _step(tools, found)
-            history[step.key] = step
-        if len(page) < query.limit:
-            return history
-        query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+    steps = [_step(tools, found) for found in await thread_rows(backend, thread_id)]
+    return {step.key: step for step in steps}
 
 
 def _step(tools: Tools, found: Found) -> Step:
@@ -208,4 +211,7 @@ def _step(tools: Tools, found: Found) -> Step:
         run_id=metadata.get("run_id"),
         replays=frozenset(deltas) - holds,
         holds=holds,
+        source=metadata.get("source"),
+        created=row.created,
+        parents=metadata.get("parents") or {},
     )

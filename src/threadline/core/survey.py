@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from ..backends.port import Backend, ThreadRow
+from ..errors import InvalidRequest
 from ..model import INTERRUPT, WRITES_IDX_MAP
 from ..namespaces import ROOT
-from .reading import Read, read_one
-from .requests import Place, check_limit, plain_text
+from .filters import check_filter, matches
+from .reading import Read, complete
+from .requests import check_limit, plain_text
 from .tools import Tools
+from .words import metadata_of, tags_of
 
 __all__ = ["Listing", "ThreadInfo", "Waiting", "heads", "thread_info", "waiting_at"]
 
@@ -27,6 +31,9 @@ class ThreadInfo:
     created: float
     last_active: float
     forked_from: str | None
+    expires: float | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -50,36 +57,60 @@ class Waiting:
         return {"configurable": {"thread_id": self.thread_id}}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Listing:
     """A list of threads in progress."""
 
-    prefix: str
-    left: int | None
-    after: str
+    prefix: str = ""
+    after: str = ""
+    left: int | None = None
+    filter: Mapping[str, Any] = field(default_factory=dict)
+    tag: str | None = None
+    status: str | None = None
+    active_since: float | None = None
     is_over: bool = False
 
     @classmethod
-    def of(cls, prefix: str, limit: int | None, after: str) -> Listing:
+    def of(cls, *, limit: int | None = None, filter: Any = None, active_since: Any = None, **options: Any) -> Listing:
         """Check what a caller wants listed."""
         check_limit(limit)
-        return cls(plain_text(prefix, "prefix"), limit, plain_text(after, "after"))
+        for name in ("prefix", "after", "tag", "status"):
+            if options.get(name) is not None:
+                plain_text(options[name], name)
+        if options.get("status") not in (None, "active", "archived"):
+            raise InvalidRequest(f"status is 'active' or 'archived', not {options['status']!r}")
+        since = active_since.timestamp() if isinstance(active_since, datetime) else active_since
+        return cls(left=limit, filter=check_filter(filter), active_since=since, **options)
 
-    async def next_page(self, backend: Backend) -> list[ThreadInfo]:
+    async def next_page(self, backend: Backend, tools: Tools) -> list[ThreadInfo]:
         """The next threads; none when the list is over."""
-        size = _PAGE if self.left is None else min(self.left, _PAGE)
-        if self.is_over or size <= 0:
-            return []
-        page = await backend.threads(self.after, size, self.prefix)
-        self.is_over = len(page) < size
-        if page:
-            self.after = page[-1].thread_id
-        if self.left is not None:
-            self.left -= len(page)
-        return [thread_info(row) for row in page]
+        while not self.is_over and (self.left is None or self.left > 0):
+            size = _PAGE if self.left is None or self._chooses else min(self.left, _PAGE)
+            page = await backend.threads(self.after, size, self.prefix)
+            self.is_over = len(page) < size
+            if page:
+                self.after = page[-1].thread_id
+            found = [info for row in page if self._wants(info := thread_info(tools, row))][: self.left]
+            if self.left is not None:
+                self.left -= len(found)
+            if found:
+                return found
+        return []
+
+    @property
+    def _chooses(self) -> bool:
+        return bool(self.filter or self.tag or self.status or self.active_since is not None)
+
+    def _wants(self, info: ThreadInfo) -> bool:
+        return (
+            (self.tag is None or self.tag in info.tags)
+            and (self.status is None or info.status == self.status)
+            and (self.active_since is None or info.last_active >= self.active_since)
+            and matches(info.metadata, self.filter)
+        )
 
 
-def thread_info(row: ThreadRow) -> ThreadInfo:
+def thread_info(tools: Tools, row: ThreadRow) -> ThreadInfo:
     """A thread's row for people."""
     return ThreadInfo(
         thread_id=row.thread_id,
@@ -87,13 +118,18 @@ def thread_info(row: ThreadRow) -> ThreadInfo:
         created=row.created,
         last_active=row.active,
         forked_from=row.forked_from,
+        expires=row.expires,
+        tags=tuple(tag.name for tag in tags_of(row) if tag.name),
+        metadata=metadata_of(tools, row),
     )
 
 
 async def heads(backend: Backend, tools: Tools, thread_ids: Sequence[str]) -> list[Read]:
-    """The newest root checkpoint of each thread that has one."""
-    found = [await read_one(backend, tools, Place(thread_id, ROOT, None)) for thread_id in thread_ids]
-    return [read for read in found if read is not None]
+    """The newest root checkpoint of each thread that has one, in one query; then their chunks, pool by pool."""
+    await tools.open(backend)
+    found = {one.thread_id: one for one in await backend.heads(thread_ids, ROOT)}
+    page = [found[thread_id] for thread_id in dict.fromkeys(thread_ids) if thread_id in found]
+    return await complete(backend, tools, page)
 
 
 def waiting_at(tuple_: Any) -> list[Waiting]:

@@ -20,6 +20,7 @@ from ..codec.seal import Ring
 from ..codec.wire import Codec
 from ..errors import InvalidRequest
 from .documents import Roots
+from .requests import Place
 
 __all__ = ["KnownChunks", "Tools"]
 
@@ -72,6 +73,7 @@ class Tools:
         share_decoded: bool = False,
         index_metadata: tuple[str, ...] = (),
         is_in_memory: bool = False,
+        fencing: bool = False,
     ) -> None:
         self.codec = codec
         self.envelope = Envelope(compression=compression, ring=ring)
@@ -93,6 +95,11 @@ class Tools:
         # thread id -> pool and epoch as last seen; (thread, namespace) -> the checkpoint last put or got, its roots.
         self.stamps: BoundedCache[str, Stamp] = BoundedCache(cache_bytes // 16)
         self._roots: BoundedCache[tuple[str, str], tuple[str, Stamp, Roots]] = BoundedCache(cache_bytes // 4)
+        self.fencing = fencing
+        # Which checkpoints were read as the newest of their namespace, for the puts that build on them.
+        self._heads: BoundedCache[Place, bool] = BoundedCache(cache_bytes // 16)
+        # The tokens of the leases that this saver holds, by thread: its puts are made under them.
+        self.leases: dict[str, bytes] = {}
         self.is_open = False
         self.warned: set[str] = set()
 
@@ -171,6 +178,14 @@ class Tools:
         """Where a checkpoint's values are, if that is remembered and still good."""
         held = self._roots.get((thread_id, namespace))
         return held[2] if held is not None and held[0] == checkpoint_id and held[1] == stamp else None
+
+    def note_head(self, place: Place, *, is_head: bool) -> None:
+        """Remember how a checkpoint was read: as the newest, or by its id."""
+        self._heads.put(place, is_head, 400)
+
+    def was_head(self, place: Place) -> bool:
+        """Whether a put that builds on this place expects it to be the newest still."""
+        return self._heads.get(place) or False
 
     async def _encrypt_new_store(self, backend: Backend, ring: Ring) -> bytes:
         if await backend.count_threads():

@@ -1,0 +1,153 @@
+"""Branches of a thread: fork, roll back, discard. No chunk is copied.
+
+A fork is a copy of its target under the target's parent, never a child of it, so that what the target's
+tasks did is not taken for done. Within a thread the copy has a new id, above every id of its namespace.
+In a new thread the copy keeps its id, and brings along what it cannot do without: the chain that its
+delta channels are replayed from, the state of its subgraphs, and its unsettled writes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backends.port import Applied, Backend, Change, CheckpointKey, CheckpointRow, Found, WriteRow
+from ..errors import Conflict, InvalidRequest, NotFound, Unavailable
+from ..ids import id_after
+from .copies import resealed, resealed_write
+from .documents import checkpoint_place, place_of_row, read_metadata, searchable
+from .pages import thread_rows
+from .places import At, find, resolve
+from .retention import History, history_of, remove, with_chains
+from .timeline import heads_of
+from .tools import Tools
+from .words import living, tags_of
+
+__all__ = ["discard", "fork", "fork_to"]
+
+_TRIES = 8
+
+
+async def fork(backend: Backend, tools: Tools, thread_id: str, at: At, namespace: str, now: float) -> CheckpointKey:
+    """A copy of a checkpoint as the new head of its thread."""
+    await tools.open(backend)
+    for _ in range(_TRIES):
+        target = await find(backend, thread_id, at, namespace)
+        newest = await backend.find(thread_id, target.row.namespace, None, with_writes=False)
+        assert newest is not None
+        new_id = id_after(newest.row.id)
+        row = _forked(tools, target, thread_id, new_id, now)
+        head = (target.row.namespace, newest.row.id)
+        stamp = (target.pool, target.epoch)
+        change = Change(thread_id=thread_id, now=now, stamp=stamp, checkpoints=[row], head=head)
+        try:
+            [outcome] = await backend.apply([change])
+        except Conflict:
+            now_newest = await backend.find(thread_id, target.row.namespace, None, with_writes=False)
+            if now_newest is None or now_newest.row.id == newest.row.id:
+                raise
+            continue  # another writer made a newer id; take one above that
+        if isinstance(outcome, Applied):
+            return CheckpointKey(target.row.namespace, new_id)
+    raise Unavailable(f"thread {thread_id!r} was changed again and again while it was forked; try again")
+
+
+async def fork_to(backend: Backend, tools: Tools, thread_id: str, at: At, to: str, now: float) -> CheckpointKey:
+    """A new thread that begins with a checkpoint of another; Conflict when the new one exists."""
+    await tools.open(backend)
+    if to == thread_id:
+        raise InvalidRequest("a thread cannot be forked onto itself: leave out to= for a branch of the same thread")
+    for _ in range(_TRIES):
+        target = await find(backend, thread_id, at)
+        needed = await _needed(backend, tools, target)
+        rows: list[CheckpointRow] = []
+        writes: list[WriteRow] = []
+        for found in needed:
+            if found.row == target.row:
+                rows.append(_forked(tools, found, to, found.row.id, now))
+            else:
+                rows.append(resealed(tools, found, to))
+            writes.extend(resealed_write(tools, write, thread_id, to) for write in found.writes)
+        stamp = (target.pool, target.epoch)
+        change = Change(thread_id=to, now=now, stamp=stamp, joins=thread_id, checkpoints=rows, writes=writes)
+        [outcome] = await backend.apply([change])
+        if isinstance(outcome, Applied):
+            tools.see(to, outcome.stamp)
+            return CheckpointKey(target.row.namespace, target.row.id)
+    raise Unavailable(f"thread {thread_id!r} was pruned again and again while it was forked; try again")
+
+
+async def discard(backend: Backend, tools: Tools, thread_id: str, branch: At, namespace: str = "") -> int:
+    """Delete a branch: its checkpoints that lead to no other head; the last branch of a thread stays."""
+    await tools.open(backend)
+    key = await resolve(backend, thread_id, branch, namespace)
+    history = await history_of(backend, tools, thread_id)
+    heads = {one for one in heads_of((k, step.parent) for k, step in history.items()) if one.namespace == key.namespace}
+    gone = {head for head in heads if key in _line(history, head)}
+    if gone >= heads:
+        raise Conflict(f"{key.id} is on the only branch of thread {thread_id!r}; delete the thread instead")
+    kept = set().union(*(_line(history, head) for head in heads - gone))
+    marked = {one.key for one in tags_of(await living(backend, thread_id))}
+    doomed = sorted(set().union(*(_line(history, head) for head in gone)) - kept)
+    if marked & set(doomed):
+        raise Conflict("the branch holds checkpoints that are tagged or pinned; untag or unpin them first")
+    # Deleting must not take away what other checkpoints are replayed from.
+    stay = with_chains(history, history.keys() - set(doomed))
+    doomed = [one for one in doomed if one not in stay]
+    return await remove(backend, tools, thread_id, doomed)
+
+
+def _line(history: History, head: CheckpointKey) -> set[CheckpointKey]:
+    """A checkpoint and its ancestors."""
+    line: set[CheckpointKey] = set()
+    at: CheckpointKey | None = head
+    while at is not None and at in history and at not in line:
+        line.add(at)
+        at = history[at].parent
+    return line
+
+
+def _forked(tools: Tools, found: Found, thread_id: str, new_id: str, now: float) -> CheckpointRow:
+    """The row of a copy: another id or thread, and metadata that says where it comes from."""
+    row, codec, envelope = found.row, tools.codec, tools.envelope
+    origin = {"thread_id": found.thread_id, "checkpoint_id": row.id}
+    metadata: dict[str, Any] = {
+        **read_metadata(found, codec, envelope),
+        "source": "fork",
+        "forked_from": origin,
+    }
+    content = envelope.unwrap_row(row.form, row.document, place_of_row(found.thread_id, row, "document"))
+    places = [
+        checkpoint_place(part, thread_id, row.namespace, new_id, row.parent, row.links)
+        for part in ("document", "metadata")
+    ]
+    form, document = envelope.wrap_row(content, places[0])
+    described = codec.encode_natively(metadata, "metadata")
+    metadata_form, stored = envelope.wrap_row(described, places[1])
+    return row._replace(
+        id=new_id,
+        form=form,
+        document=document,
+        metadata_form=metadata_form,
+        metadata=stored,
+        source="fork",
+        created=now,
+        searchable=searchable(metadata, tools.indexed),
+    )
+
+
+async def _needed(backend: Backend, tools: Tools, target: Found) -> list[Found]:
+    """The target with its unsettled writes, what it is replayed from, and the subgraphs that run below it."""
+    thread_id, key = target.thread_id, CheckpointKey(target.row.namespace, target.row.id)
+    history = await history_of(backend, tools, thread_id)
+    if key not in history:
+        raise NotFound(f"thread {thread_id!r}: {key.id} was deleted while it was forked")
+    below = {one for one, step in history.items() if step.parents.get(key.namespace) == key.id}
+    wanted = with_chains(history, {key, *below})
+    is_settled = any(step.parent == key and step.source == "loop" for step in history.values())
+    rows = []
+    for found in await thread_rows(backend, thread_id, with_writes=True):
+        one = CheckpointKey(found.row.namespace, found.row.id)
+        if one in wanted:
+            drops = one == key and is_settled
+            rows.append(found._replace(writes=[]) if drops else found)
+    return rows

@@ -1,0 +1,159 @@
+"""Retention policies: which checkpoints of a thread stay, decided by pure functions over its history.
+
+Always kept, whatever the policy: the head of every branch of the root (unless `drop_branches_older_than`
+says otherwise; never the newest), checkpoints with unsettled writes, tagged and pinned ones; and with every
+kept checkpoint the subgraph checkpoints made under it and the chain its delta channels are replayed from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from ..backends.port import CheckpointKey
+from ..errors import InvalidRequest
+from .retention import History, with_chains
+from .timeline import config_of, heads_of
+
+__all__ = ["Plan", "Policy", "choose", "seconds_of"]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+
+def seconds_of(value: Any, what: str) -> float | None:
+    """A span of time: seconds, a timedelta, or text such as `90s`, `15m`, `36h`, `30d`, `2w`."""
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, str):
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", value.strip())
+        if found is None:
+            raise InvalidRequest(f"{what} is a span of time such as 36h or 30d, not {value!r}")
+        value = float(found[1]) * _UNITS[found[2]]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise InvalidRequest(f"{what} is a span of time: seconds, a timedelta, or text such as 30d")
+    return float(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What to keep of a thread. A checkpoint stays if any rule keeps it."""
+
+    keep_last: int | None = None
+    # Everything made within this time: seconds, a timedelta, or text such as `30d`.
+    keep_within: Any = None
+    # The last checkpoint of each of the newest N hours or days that have any.
+    keep_hourly: int | None = None
+    keep_daily: int | None = None
+    # Branches, other than the one of the newest checkpoint, whose head is older than this may go.
+    drop_branches_older_than: Any = None
+    # Writes that a later checkpoint has taken up may go, also where their checkpoint stays.
+    drop_settled_writes: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("keep_last", "keep_hourly", "keep_daily"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise InvalidRequest(f"{name} is a number, 1 or more, not {value!r}")
+        for name in ("keep_within", "drop_branches_older_than"):
+            seconds_of(getattr(self, name), name)
+        if not any(getattr(self, one.name) for one in fields(self) if one.name.startswith("keep_")):
+            if self.drop_settled_writes and self.drop_branches_older_than is None:
+                return
+            raise InvalidRequest("this policy keeps nothing: give keep_last, keep_within, keep_hourly or keep_daily")
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether only settled writes go."""
+        return not any(getattr(self, one.name) for one in fields(self) if one.name.startswith("keep_"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a prune is expected to do: a forecast until it is carried out."""
+
+    thread_id: str
+    keeps: tuple[CheckpointKey, ...]
+    removes: tuple[CheckpointKey, ...]
+    # Checkpoints that stay, without the writes that were taken up.
+    empties: tuple[CheckpointKey, ...] = field(default=())
+    freed_bytes: int = 0
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config that runs a graph on this thread."""
+        return {"configurable": {"thread_id": self.thread_id}}
+
+    @property
+    def removed_configs(self) -> list[dict[str, Any]]:
+        """The checkpoints that go, as configs."""
+        return [config_of(self.thread_id, key) for key in self.removes]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.thread_id}: {len(self.removes):,} of {len(self.removes) + len(self.keeps):,} checkpoints go, "
+            f"about {self.freed_bytes:,} bytes"
+        )
+
+
+def choose(
+    history: History,
+    policy: Policy,
+    now: float,
+    *,
+    marked: Iterable[CheckpointKey] = (),
+    unsettled: Iterable[CheckpointKey] = (),
+) -> set[CheckpointKey]:
+    """The checkpoints that stay."""
+    if policy.keeps_all:
+        return set(history)
+    root = sorted((key for key in history if key.namespace == ""), key=lambda key: key.id, reverse=True)
+    kept = {key for key in (*marked, *unsettled) if key in history}
+    kept |= _branch_heads(history, policy, now)
+    kept.update(root[: policy.keep_last or 0])
+    within = seconds_of(policy.keep_within, "keep_within")
+    if within is not None:
+        kept.update(key for key in root if history[key].created >= now - within)
+    for count, pattern in ((policy.keep_hourly, "%Y-%m-%d %H"), (policy.keep_daily, "%Y-%m-%d")):
+        kept |= _newest_of_each(history, root, pattern, count or 0)
+    return with_chains(history, kept | _below(history, kept))
+
+
+def _branch_heads(history: History, policy: Policy, now: float) -> set[CheckpointKey]:
+    heads = {key for key in heads_of((k, step.parent) for k, step in history.items()) if key.namespace == ""}
+    oldest = seconds_of(policy.drop_branches_older_than, "drop_branches_older_than")
+    if oldest is None or not heads:
+        return heads
+    newest = max(heads, key=lambda key: key.id)
+    return {key for key in heads if key == newest or history[key].created >= now - oldest}
+
+
+def _newest_of_each(
+    history: History, newest_first: list[CheckpointKey], pattern: str, count: int
+) -> set[CheckpointKey]:
+    kept: dict[str, CheckpointKey] = {}
+    for key in newest_first:
+        period = datetime.fromtimestamp(history[key].created, timezone.utc).strftime(pattern)
+        if period not in kept and len(kept) < count:
+            kept[period] = key
+    return set(kept.values())
+
+
+def _below(history: History, kept: set[CheckpointKey]) -> set[CheckpointKey]:
+    """Subgraph checkpoints whose graphs above are kept; where that is not known, the newest of a namespace."""
+    ids = {(key.namespace, key.id) for key in kept}
+    found = set()
+    newest: dict[str, CheckpointKey] = {}
+    for key, step in history.items():
+        if key.namespace == "":
+            continue
+        if step.parents:
+            if any(place in ids for place in step.parents.items()):
+                found.add(key)
+        elif key.namespace not in newest or key.id > newest[key.namespace].id:
+            newest[key.namespace] = key
+    return found | set(newest.values())

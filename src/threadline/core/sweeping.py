@@ -1,0 +1,192 @@
+"""Carrying out retention: plan, prune in batches, sweep over all threads, collect what nothing needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ..backends.port import Backend, CheckpointKey
+from ..backends.rules import mark
+from ..errors import NotFound
+from ..model import INTERRUPT
+from . import leases
+from .pages import thread_rows
+from .policies import Plan, Policy, choose
+from .retention import History, collect_pool, delete_thread, history_of, remove
+from .timeline import chunk_weights
+from .tools import Tools
+from .words import living, tags_of
+
+__all__ = ["Swept", "collect_all", "make_plan", "prune", "sweep"]
+
+_PAGE = 500
+_BATCH = 500
+_SWEEPER = "threadline:sweeper"
+_SWEEPER_SECONDS = 600.0
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What a sweep did, or would do."""
+
+    threads: int
+    expired: tuple[str, ...]
+    checkpoints: int
+    chunks: int
+    freed_bytes: int
+    # Whether another replica is sweeping, so that this one left it alone.
+    is_elsewhere: bool = False
+
+
+async def make_plan(backend: Backend, tools: Tools, thread_id: str, policy: Policy, now: float) -> Plan:
+    """What a policy would do to a thread; nothing is changed."""
+    await tools.open(backend)
+    thread = await living(backend, thread_id)
+    history = await history_of(backend, tools, thread_id)
+    written, settled = await _written(backend, thread_id, history)
+    marked = [tag.key for tag in tags_of(thread)]
+    kept = choose(history, policy, now, marked=marked, unsettled=written - settled)
+    doomed = sorted(history.keys() - kept)
+    empties = sorted(settled & kept) if policy.drop_settled_writes else []
+    return Plan(
+        thread_id=thread_id,
+        keeps=tuple(sorted(kept)),
+        removes=tuple(doomed),
+        empties=tuple(empties),
+        freed_bytes=await _freed(backend, thread.pool, thread_id, set(doomed)) if doomed else 0,
+    )
+
+
+async def prune(
+    backend: Backend,
+    tools: Tools,
+    thread_id: str,
+    policy: Policy,
+    now: float,
+    *,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Plan:
+    """Carry a policy out on one thread, in batches; returns what was planned."""
+    plan = await make_plan(backend, tools, thread_id, policy, now)
+    if not dry_run:
+        for start in range(0, len(plan.empties), _BATCH):
+            await backend.remove_checkpoints(thread_id, (), plan.empties[start : start + _BATCH])
+        await remove(backend, tools, thread_id, plan.removes, progress)
+        if plan.empties and not plan.removes:
+            await collect_pool(backend, (await living(backend, thread_id)).pool)
+    return plan
+
+
+async def sweep(
+    backend: Backend,
+    tools: Tools,
+    policy: Policy | None,
+    now: float,
+    *,
+    prefix: str = "",
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Swept:
+    """Delete threads that have expired, prune the others, collect; one sweeper at a time among replicas."""
+    await tools.open(backend)
+    token = None
+    if not dry_run:
+        token = await leases.take(backend, _SWEEPER, _SWEEPER_SECONDS, now, None)
+        if token is None:
+            return Swept(threads=0, expired=(), checkpoints=0, chunks=0, freed_bytes=0, is_elsewhere=True)
+    try:
+        return await _sweep(backend, tools, policy, now, prefix, dry_run, progress)
+    finally:
+        if token is not None:
+            await leases.release(backend, _SWEEPER, token)
+
+
+async def _sweep(
+    backend: Backend,
+    tools: Tools,
+    policy: Policy | None,
+    now: float,
+    prefix: str,
+    dry_run: bool,
+    progress: Progress | None,
+) -> Swept:
+    total = await backend.count_threads(prefix)
+    done = checkpoints = freed = 0
+    expired: list[str] = []
+    after = ""
+    while page := await backend.threads(after, _PAGE, prefix):
+        for row in page:
+            if row.expires is not None and row.expires <= now:
+                expired.append(row.thread_id)
+                if not dry_run:
+                    await delete_thread(backend, tools, row.thread_id, now)
+            elif policy is not None and row.status != "archived":
+                try:
+                    plan = await prune(backend, tools, row.thread_id, policy, now, dry_run=dry_run)
+                except NotFound:
+                    continue  # deleted meanwhile
+                checkpoints += len(plan.removes)
+                freed += plan.freed_bytes
+            done += 1
+            if progress is not None:
+                progress(done, max(total, done))
+        after = page[-1].thread_id
+    chunks = 0 if dry_run else await collect_all(backend)
+    return Swept(threads=done, expired=tuple(expired), checkpoints=checkpoints, chunks=chunks, freed_bytes=freed)
+
+
+async def collect_all(backend: Backend, progress: Progress | None = None) -> int:
+    """Delete the chunks that nothing refers to, in every pool; returns how many went."""
+    removed, after, done = 0, 0, 0
+    while pools := await backend.pools(after, _PAGE):
+        for pool in pools:
+            removed += await collect_pool(backend, pool)
+            done += 1
+            if progress is not None:
+                progress(done, done)
+        after = pools[-1]
+    return removed
+
+
+async def _written(backend: Backend, thread_id: str, history: History) -> tuple[set[CheckpointKey], set[CheckpointKey]]:
+    """The checkpoints that have pending writes, and those whose writes a child in the loop has taken up."""
+    written: dict[CheckpointKey, set[str]] = {}
+    for write in await backend.thread_writes(thread_id):
+        written.setdefault(CheckpointKey(write.namespace, write.checkpoint_id), set()).add(write.channel)
+    children: dict[CheckpointKey, list[frozenset[str]]] = {}
+    for step in history.values():
+        if step.source == "loop" and step.parent is not None:
+            children.setdefault(step.parent, []).append(step.holds)
+    settled = {
+        key
+        for key, channels in written.items()
+        # For a delta channel the writes are the state: they stay until a child holds the value itself.
+        if any(
+            not (history_replays(history, key, channels) - holds) and INTERRUPT not in channels
+            for holds in children.get(key, ())
+        )
+    }
+    return set(written), settled
+
+
+def history_replays(history: History, key: CheckpointKey, channels: set[str]) -> set[str]:
+    """Those of the written channels that some descendant replays from writes."""
+    replayed = set().union(*(step.replays for step in history.values() if step.key.namespace == key.namespace))
+    return channels & replayed
+
+
+async def _freed(backend: Backend, pool: int, thread_id: str, doomed: set[CheckpointKey]) -> int:
+    """The bytes that removing checkpoints would free: their rows, and chunks that nothing else needs."""
+    rows = await thread_rows(backend, thread_id)
+    going = [found.row for found in rows if CheckpointKey(found.row.namespace, found.row.id) in doomed]
+    staying = {found.row.links for found in rows} - {row.links for row in going}
+    others = set(await backend.pool_links(pool)) - {row.links for row in going}
+    reachable: set[bytes] = set()
+    await mark([*staying, *others], reachable, partial(backend.links, pool))
+    weights = await chunk_weights(backend, pool)
+    unneeded = sum(size + len(links) for digest, (links, size) in weights.items() if digest not in reachable)
+    return unneeded + sum(len(row.document) + len(row.metadata) + len(row.links) for row in going)

@@ -1,0 +1,142 @@
+"""What people say about a thread: tags, pins, its status, its metadata and when it expires.
+
+All of it lives in the thread's row, as one record that is replaced if nobody else replaced it meanwhile. A
+tag is a name for a checkpoint; a pin has no name. Both keep their checkpoint through every retention.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import ormsgpack
+
+from ..backends.port import Backend, Change, CheckpointKey, ThreadRow
+from ..errors import Conflict, Corrupt, InvalidRequest, NotFound, Unavailable
+from .tools import Tools
+
+__all__ = ["Tag", "create", "living", "metadata_of", "pin", "set_status", "tag", "tags_of", "unpin", "untag"]
+
+_TRIES = 20
+# A tag must not look like any other way to name a checkpoint.
+_TAG = re.compile(r"[^\W\d][\w./-]{0,99}")
+_RESERVED = frozenset(("head",))
+
+
+class Tag(NamedTuple):
+    """A checkpoint that people named, or pinned (`name` is empty)."""
+
+    name: str
+    key: CheckpointKey
+
+
+async def living(backend: Backend, thread_id: str) -> ThreadRow:
+    """A thread's row; NotFound without a living thread."""
+    row = await backend.thread(thread_id)
+    if row is None or row.status == "deleted":
+        raise NotFound(f"there is no thread {thread_id!r}")
+    return row
+
+
+def tags_of(row: ThreadRow) -> list[Tag]:
+    """The tags and pins of a thread, in the order they were made."""
+    try:
+        return [Tag(name, CheckpointKey(namespace, key)) for name, namespace, key in json.loads(row.tags or "[]")]
+    except (ValueError, TypeError):
+        raise Corrupt(f"the tags of thread {row.thread_id!r} are damaged") from None
+
+
+def metadata_of(tools: Tools, row: ThreadRow) -> dict[str, Any]:
+    """What a thread's owner noted about it."""
+    if not row.metadata:
+        return {}
+    try:
+        form, stored = ormsgpack.unpackb(row.metadata)
+        found: dict[str, Any] = tools.codec.decode(tools.envelope.unwrap_row(form, stored, _place(row.thread_id)))
+        return found
+    except (Corrupt, ValueError, TypeError) as error:
+        raise Corrupt(f"the metadata of thread {row.thread_id!r} is damaged ({error})") from None
+
+
+async def create(
+    backend: Backend, tools: Tools, thread_id: str, metadata: Mapping[str, Any] | None, ttl: float | None, now: float
+) -> None:
+    """Begin a thread before its first checkpoint, or note metadata and expiry of one that lives."""
+    await tools.open(backend)
+    stored: bytes | None = None
+    if metadata is not None:
+        content = tools.codec.encode_natively(dict(metadata), "metadata")
+        stored = ormsgpack.packb(list(tools.envelope.wrap_row(content, _place(thread_id))))
+    row = await backend.thread(thread_id)
+    if row is None or row.status == "deleted":
+        await backend.apply([Change(thread_id=thread_id, now=now)])
+
+    def noted(row: ThreadRow) -> ThreadRow:
+        kept = row if stored is None else row._replace(metadata=stored)
+        return kept if ttl is None else kept._replace(expires=now + ttl)
+
+    await _change(backend, thread_id, noted)
+
+
+async def tag(backend: Backend, thread_id: str, name: str, key: CheckpointKey) -> None:
+    """Name a checkpoint; a name that is in use moves here."""
+    if not _TAG.fullmatch(name) or name in _RESERVED:
+        raise InvalidRequest(
+            f"{name!r} is no name for a tag: it begins with a letter, has letters, digits and . / - _, "
+            f"and is not 'head'"
+        )
+    await _retag(backend, thread_id, lambda tags: [*(one for one in tags if one.name != name), Tag(name, key)])
+
+
+async def untag(backend: Backend, thread_id: str, name: str) -> None:
+    """Forget a name; NotFound without it."""
+
+    def without(tags: list[Tag]) -> list[Tag]:
+        kept = [one for one in tags if one.name != name]
+        if len(kept) == len(tags) or not name:
+            raise NotFound(f"thread {thread_id!r} has no tag {name!r}")
+        return kept
+
+    await _retag(backend, thread_id, without)
+
+
+async def pin(backend: Backend, thread_id: str, key: CheckpointKey) -> None:
+    """Keep a checkpoint through every retention."""
+    await _retag(backend, thread_id, lambda tags: tags if Tag("", key) in tags else [*tags, Tag("", key)])
+
+
+async def unpin(backend: Backend, thread_id: str, key: CheckpointKey) -> None:
+    """Leave a checkpoint to retention again."""
+    await _retag(backend, thread_id, lambda tags: [one for one in tags if one != Tag("", key)])
+
+
+async def set_status(backend: Backend, thread_id: str, status: str) -> None:
+    """Archive a thread, or bring it back."""
+    await _change(backend, thread_id, lambda row: row._replace(status=status))
+
+
+async def _retag(backend: Backend, thread_id: str, change: Callable[[list[Tag]], list[Tag]]) -> None:
+    def changed(row: ThreadRow) -> ThreadRow:
+        if row.status == "archived":
+            raise Conflict(f"the thread {thread_id!r} is archived: restore() it before changing it")
+        tags = [[one.name, *one.key] for one in change(tags_of(row))]
+        return row._replace(tags=json.dumps(tags, separators=(",", ":")))
+
+    await _change(backend, thread_id, changed)
+
+
+async def _change(backend: Backend, thread_id: str, change: Callable[[ThreadRow], ThreadRow]) -> None:
+    """Replace what a thread's row says, again if somebody else was quicker."""
+    for _ in range(_TRIES):
+        row = await living(backend, thread_id)
+        wanted = change(row)
+        if wanted == row or await backend.swap_thread(row, wanted):
+            return
+    raise Unavailable(f"thread {thread_id!r} was changed again and again by others; try again")
+
+
+def _place(thread_id: str) -> bytes:
+    """What the seal of a thread's metadata is bound to."""
+    return b"thread:" + thread_id.encode()
