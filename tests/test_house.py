@@ -101,7 +101,7 @@ def test_public_names_are_listed_in_order(path: Path) -> None:
 def test_both_halves_have_the_same_names_and_parameters(face: type) -> None:
     public = {name: member for name, member in inspect.getmembers(face, callable) if not name.startswith("_")}
     # These give a handle or a value at once and wait for nothing.
-    immediate = {"thread", "lock", "get_next_version", "with_allowlist", "within"}
+    immediate = {"thread", "lock", "get_next_version", "with_allowlist", "within", "sweeper"}
     sync = {name for name in public if "a" + name in public} | immediate
     for name in public:
         assert name in sync or name[1:] in sync, f"{name} has no twin"
@@ -124,7 +124,6 @@ def test_every_option_is_documented() -> None:
     documented = (ROOT / "docs" / "options.md").read_text()
     for name in OPTIONS:
         assert f"`{name}`" in documented, f"{name} is not in docs/options.md"
-
 
 
 def test_importing_threadline_loads_no_loop_no_server_driver_and_no_command_line() -> None:

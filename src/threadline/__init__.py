@@ -6,8 +6,11 @@ saver = threadline.connect("sqlite:///agents.db")
 
 from __future__ import annotations
 
+from .backends.retry import Retry
 from .codec import KeyRing, Serializer, StoredException, register, register_module
 from .connecting import connect
+from .core.policies import Plan
+from .core.policy import Policy
 from .errors import (
     Closed,
     Conflict,
@@ -55,7 +58,10 @@ __all__ = [
     "NotFound",
     "NotSerializable",
     "PendingWrite",
+    "Plan",
+    "Policy",
     "ReadOnly",
+    "Retry",
     "Saver",
     "Serializer",
     "StorageFull",

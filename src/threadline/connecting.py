@@ -14,6 +14,7 @@ from .codec.rules import AllowedTypes, TypeRules
 from .codec.seal import CipherRing, Ring
 from .codec.serializer import Serializer
 from .codec.wire import Codec
+from .core.policy import Policy
 from .core.tools import Tools
 from .errors import InvalidRequest, MissingExtra
 from .options import check_options
@@ -43,6 +44,8 @@ _TOOL_OPTIONS = frozenset(
         "share_decoded",
         "index_metadata",
         "fencing",
+        "retention",
+        "ttl",
     ]
 )
 
@@ -51,7 +54,8 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     """Options for the engine, and options for what is done with values; both checked."""
     check_options(options)
     tool_options = {name: options[name] for name in options if name in _TOOL_OPTIONS}
-    return {name: options[name] for name in options if name not in _TOOL_OPTIONS}, tool_options
+    # Redis lets keys expire by itself; elsewhere a sweep deletes what has expired.
+    return {name: options[name] for name in options if name not in _TOOL_OPTIONS or name == "ttl"}, tool_options
 
 
 # What serves a scheme: the module and class of its engine, the packages it needs, and their extra.
@@ -111,7 +115,9 @@ def make_engine(url: str | os.PathLike[str] | None = None, **options: Any) -> En
             raise MissingExtra(f"{kind}:// needs the package {package}: pip install 'threadline[{served.extra}]'")
     module = importlib.import_module(f"threadline.backends.{served.module}")
     engine = getattr(module, served.engine)
-    unknown = sorted(set(options) - set(inspect.signature(engine).parameters))
+    taken = inspect.signature(engine).parameters
+    options = {name: value for name, value in options.items() if name != "ttl" or name in taken}
+    unknown = sorted(set(options) - set(taken))
     if unknown:
         raise InvalidRequest(f"{kind}:// takes no option {unknown[0]} (docs/options.md says which it takes)")
     made: Engine = engine(place, **options)
@@ -165,6 +171,8 @@ def make_tools(
     share_decoded: bool = False,
     index_metadata: Iterable[str] = (),
     fencing: bool = False,
+    retention: Policy | None = None,
+    ttl: float | None = None,
 ) -> Tools:
     """Codec, keys and caches, as the options say."""
     foreign, ring = serde, encryption
@@ -193,6 +201,8 @@ def make_tools(
         index_metadata=tuple(index_metadata),
         is_in_memory=engine.is_in_memory,
         fencing=fencing,
+        retention=retention,
+        ttl_seconds=ttl,
     )
 
 

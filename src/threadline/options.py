@@ -90,6 +90,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
         "after how many uses a statement is prepared, or None for never",
     ),
     "read_only": _FLAG,
+    "retention": (lambda value: value is None or hasattr(value, "keep_last"), "a Policy(keep_last=…, …)"),
     "retry": (_is_retry, "a number of tries, Retry(tries=…, seconds=…), or None"),
     "schema": (lambda value: value is None or _is_text(value), "the name of a schema"),
     "serde": (_is_serializer, "an object with dumps_typed and loads_typed, or dumps and loads"),

@@ -16,7 +16,8 @@ from .core.answers import answer
 from .core.audit import WriteInfo, writes_at
 from .core.history import ChannelVersion, channel_versions
 from .core.places import At, find, resolve
-from .core.policies import Plan, Policy, seconds_of
+from .core.policies import Plan
+from .core.policy import Policy, seconds_of
 from .core.requests import Place, plain_text, text_id
 from .core.states import Point, State, read_state
 from .core.timeline import Log, read_log

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .backends.engine import Engine, Operation
 from .core import rotation
 from .core.audit import Totals, writes_by_task
 from .core.health import Health, Stats, failed_probe, probe, take_stats
-from .core.policies import Policy
+from .core.policy import Policy
 from .core.sweeping import Progress, Swept, collect_all, sweep
 from .core.tools import Tools
 from .errors import ThreadlineError
+
+if TYPE_CHECKING:
+    from .sweeper import Sweeper
 
 __all__ = ["Upkeep"]
 
@@ -81,6 +84,12 @@ class Upkeep:
         progress: Progress | None = None,
     ) -> Swept:
         return await self._engine.arun(self._sweeping(policy, prefix, dry_run, progress))
+
+    def sweeper(self, every: Any = "1h", policy: Policy | None = None) -> Sweeper:
+        """A sweeper in the background, for `with` or `async with`."""
+        from .sweeper import Sweeper
+
+        return Sweeper(self, every, policy)
 
     def collect(self, progress: Progress | None = None) -> int:
         """Delete the chunks that nothing refers to; returns how many went."""

@@ -7,69 +7,17 @@ kept checkpoint the subgraph checkpoints made under it and the chain its delta c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta, timezone
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 from ..backends.port import CheckpointKey
-from ..errors import InvalidRequest
+from .policy import Policy, seconds_of
 from .retention import History, with_chains
 from .timeline import config_of, heads_of
 
-__all__ = ["Plan", "Policy", "choose", "seconds_of"]
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-
-
-def seconds_of(value: Any, what: str) -> float | None:
-    """A span of time: seconds, a timedelta, or text such as `90s`, `15m`, `36h`, `30d`, `2w`."""
-    if value is None:
-        return None
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if isinstance(value, str):
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", value.strip())
-        if found is None:
-            raise InvalidRequest(f"{what} is a span of time such as 36h or 30d, not {value!r}")
-        value = float(found[1]) * _UNITS[found[2]]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise InvalidRequest(f"{what} is a span of time: seconds, a timedelta, or text such as 30d")
-    return float(value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What to keep of a thread. A checkpoint stays if any rule keeps it."""
-
-    keep_last: int | None = None
-    # Everything made within this time: seconds, a timedelta, or text such as `30d`.
-    keep_within: Any = None
-    # The last checkpoint of each of the newest N hours or days that have any.
-    keep_hourly: int | None = None
-    keep_daily: int | None = None
-    # Branches, other than the one of the newest checkpoint, whose head is older than this may go.
-    drop_branches_older_than: Any = None
-    # Writes that a later checkpoint has taken up may go, also where their checkpoint stays.
-    drop_settled_writes: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("keep_last", "keep_hourly", "keep_daily"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise InvalidRequest(f"{name} is a number, 1 or more, not {value!r}")
-        for name in ("keep_within", "drop_branches_older_than"):
-            seconds_of(getattr(self, name), name)
-        if not any(getattr(self, one.name) for one in fields(self) if one.name.startswith("keep_")):
-            if self.drop_settled_writes and self.drop_branches_older_than is None:
-                return
-            raise InvalidRequest("this policy keeps nothing: give keep_last, keep_within, keep_hourly or keep_daily")
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether only settled writes go."""
-        return not any(getattr(self, one.name) for one in fields(self) if one.name.startswith("keep_"))
+__all__ = ["Plan", "choose"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ..backends.port import Backend, CheckpointKey
+from ..backends.port import Backend, CheckpointKey, ThreadRow
 from ..backends.rules import mark
 from ..errors import NotFound
 from ..model import INTERRUPT
 from . import leases
 from .pages import thread_rows
-from .policies import Plan, Policy, choose
+from .policies import Plan, choose
+from .policy import Policy
 from .retention import History, collect_pool, delete_thread, history_of, remove
 from .timeline import chunk_weights
 from .tools import Tools
@@ -93,6 +94,7 @@ async def sweep(
 ) -> Swept:
     """Delete threads that have expired, prune the others, collect; one sweeper at a time among replicas."""
     await tools.open(backend)
+    policy = policy or tools.retention
     token = None
     if not dry_run:
         token = await leases.take(backend, _SWEEPER, _SWEEPER_SECONDS, now, None)
@@ -120,7 +122,7 @@ async def _sweep(
     after = ""
     while page := await backend.threads(after, _PAGE, prefix):
         for row in page:
-            if row.expires is not None and row.expires <= now:
+            if _has_expired(row, tools.ttl_seconds, now):
                 expired.append(row.thread_id)
                 if not dry_run:
                     await delete_thread(backend, tools, row.thread_id, now)
@@ -137,6 +139,13 @@ async def _sweep(
         after = page[-1].thread_id
     chunks = 0 if dry_run else await collect_all(backend)
     return Swept(threads=done, expired=tuple(expired), checkpoints=checkpoints, chunks=chunks, freed_bytes=freed)
+
+
+def _has_expired(row: ThreadRow, ttl_seconds: float | None, now: float) -> bool:
+    """A thread's own time decides; without one, how long it has been idle, give or take a minute."""
+    if row.expires is not None:
+        return row.expires <= now
+    return ttl_seconds is not None and row.active + ttl_seconds <= now
 
 
 async def collect_all(backend: Backend, progress: Progress | None = None) -> int:

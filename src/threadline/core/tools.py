@@ -20,6 +20,7 @@ from ..codec.seal import Ring
 from ..codec.wire import Codec
 from ..errors import InvalidRequest
 from .documents import Roots
+from .policy import Policy
 from .requests import Place
 
 __all__ = ["KnownChunks", "Tools"]
@@ -74,6 +75,8 @@ class Tools:
         index_metadata: tuple[str, ...] = (),
         is_in_memory: bool = False,
         fencing: bool = False,
+        retention: Policy | None = None,
+        ttl_seconds: float | None = None,
     ) -> None:
         self.codec = codec
         self.envelope = Envelope(compression=compression, ring=ring)
@@ -96,6 +99,9 @@ class Tools:
         self.stamps: BoundedCache[str, Stamp] = BoundedCache(cache_bytes // 16)
         self._roots: BoundedCache[tuple[str, str], tuple[str, Stamp, Roots]] = BoundedCache(cache_bytes // 4)
         self.fencing = fencing
+        # What a sweep keeps where it is told nothing else, and after how long an idle thread expires.
+        self.retention = retention
+        self.ttl_seconds = ttl_seconds
         # Which checkpoints were read as the newest of their namespace, for the puts that build on them.
         self._heads: BoundedCache[Place, bool] = BoundedCache(cache_bytes // 16)
         # The tokens of the leases that this saver holds, by thread: its puts are made under them.

@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from ..core.survey import ThreadInfo, Waiting
 from ..drive import run_now
 from ..saver import Saver
+from ..thread import Thread
 
-__all__ = ["Half", "Promise", "Store", "run_promise"]
+__all__ = ["Half", "HalfThread", "Promise", "Store", "run_promise"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +66,9 @@ class Half:
         """What `interrupts` yields."""
         return self._each("interrupts", **options)
 
-    async def versions(self, thread_id: str, channel: str, **options: Any) -> Any:
-        """The history of one channel, through the handle of its thread."""
-        thread = self.saver.thread(thread_id)
-        if self.is_async:
-            return await thread.aversions(channel, **options)
-        return thread.versions(channel, **options)
+    def of(self, thread_id: str) -> HalfThread:
+        """One half of the handle on a thread: its verbs, under their sync names."""
+        return HalfThread(self.saver.thread(thread_id), is_async=self.is_async)
 
     @asynccontextmanager
     async def lock(self, thread_id: str, **options: Any) -> AsyncIterator[None]:
@@ -97,6 +95,13 @@ class Half:
         with ThreadPoolExecutor(len(work)) as threads:
             return [*threads.map(lambda begin: run_now(begin()), work)]
 
+    def view(self, saver: Saver) -> Half:
+        """The same half of another saver over the same engine."""
+        twin = object.__new__(Half)
+        twin.store, twin.saver, twin._others = self.store, saver, []
+        twin.is_async = self.is_async
+        return twin
+
     def another(self, **options: Any) -> Half:
         """A further saver on the same store, or on a store of its own where stores are not shared."""
         self._others.append(Half(self.store, is_async=self.is_async, **options))
@@ -122,6 +127,23 @@ class Half:
         else:
             for one in getattr(self.saver, name)(*args, **options):
                 yield one
+
+
+class HalfThread:
+    """The sync or the async half of a thread's handle."""
+
+    def __init__(self, thread: Thread, *, is_async: bool) -> None:
+        self.thread = thread
+        self._is_async = is_async
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        method = getattr(self.thread, f"a{name}" if self._is_async else name)
+
+        async def call(*args: Any, **options: Any) -> Any:
+            result = method(*args, **options)
+            return await result if self._is_async else result
+
+        return call
 
 
 class Promise(Protocol):

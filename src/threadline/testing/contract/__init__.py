@@ -10,15 +10,18 @@ from types import ModuleType
 from ..half import Promise, Store, run_promise
 from . import (
     batches,
+    branches,
     copying,
     deletion,
     delta,
     filters,
     formats,
+    keeping,
     lazy,
     leases,
     listing,
     objects,
+    places,
     puts,
     sequences,
     service,
@@ -53,6 +56,9 @@ _SUBJECTS = (
     sharing,
     together,
     leases,
+    places,
+    branches,
+    keeping,
     service,
 )
 CONTRACT: tuple[Promise, ...] = tuple(promise for subject in _SUBJECTS for promise in _promises(subject))

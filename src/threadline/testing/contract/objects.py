@@ -44,7 +44,7 @@ async def test_two_reads_never_share_a_mutable_object(saver: Half, thread: str) 
             found.pending_writes[0][2][0].append(2)
     [latest] = (await saver.latest([thread])).values()
     _spoil(latest)
-    [version] = await saver.versions(thread, "small")
+    [version] = await saver.of(thread).versions("small")
     version.value[0].append(2)
     assert await values_at(saver, config) == _values()
 

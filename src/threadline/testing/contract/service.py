@@ -159,7 +159,7 @@ async def test_a_closed_saver_refuses_every_use(saver: Half, thread: str) -> Non
         lambda: saver.copy_thread(thread, thread + "-copy"),
         lambda: saver.prune([thread]),
         lambda: saver.get_delta_channel_history(config=config, channels=["a"]),
-        lambda: saver.versions(thread, "a"),
+        lambda: saver.of(thread).versions("a"),
         lambda: saver.latest([thread]),
         lambda: saver.count_threads(),
         lambda: saver.threads().__anext__(),

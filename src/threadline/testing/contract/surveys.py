@@ -83,15 +83,15 @@ async def test_the_versions_of_a_channel_are_newest_first_where_they_came_in(sav
         made = checkpoint({"a": [version] * 60, "n": step}, {"a": version, "n": step})
         configs.append(await saver.put(configs[-1], made, {**_LOOP, "step": step}, made["channel_versions"]))
 
-    found = await saver.versions(thread, "a")
+    found = await saver.of(thread).versions("a")
 
     assert [(one.version, one.value, one.step) for one in found] == [
         (3, [3] * 60, 5), (2, [2] * 60, 2), (1, [1] * 60, 0),
     ]  # fmt: skip
     assert [one.checkpoint_id for one in found] == [id_of(configs[at]) for at in (6, 3, 1)]
     assert [one.config for one in found] == [configs[at] for at in (6, 3, 1)]
-    assert [one.value for one in await saver.versions(thread, "a", limit=2)] == [[3] * 60, [2] * 60]
-    assert [one.value for one in await saver.versions(thread, "n", limit=100)] == [5, 4, 3, 2, 1, 0]
+    assert [one.value for one in await saver.of(thread).versions("a", limit=2)] == [[3] * 60, [2] * 60]
+    assert [one.value for one in await saver.of(thread).versions("n", limit=100)] == [5, 4, 3, 2, 1, 0]
 
 
 async def test_the_versions_of_two_branches_are_all_told(saver: Half, thread: str) -> None:
@@ -99,26 +99,26 @@ async def test_the_versions_of_two_branches_are_all_told(saver: Half, thread: st
     root = await saver.put(place(thread), checkpoint({"a": "root"}, {"a": 1}), _LOOP, {"a": 1})
     for value in ("left", "right"):
         await saver.put(root, checkpoint({"a": value}, {"a": 2}), _LOOP, {"a": 2})
-    assert [one.value for one in await saver.versions(thread, "a")] == ["right", "left", "root"]
+    assert [one.value for one in await saver.of(thread).versions("a")] == ["right", "left", "root"]
 
 
 async def test_versions_are_those_of_one_namespace(saver: Half, thread: str) -> None:
     await put(saver, place(thread), {"a": "root"})
     await put(saver, place(thread), {"a": "inner"}, ns="child:1")
-    assert [one.value for one in await saver.versions(thread, "a")] == ["root"]
-    assert [one.value for one in await saver.versions(thread, "a", namespace="child:1")] == ["inner"]
-    assert await saver.versions(thread, "other") == []
-    assert await saver.versions(thread + "?", "a") == []
+    assert [one.value for one in await saver.of(thread).versions("a")] == ["root"]
+    assert [one.value for one in await saver.of(thread).versions("a", namespace="child:1")] == ["inner"]
+    assert await saver.of(thread).versions("other") == []
+    assert await saver.of(thread + "?").versions("a") == []
     for limit in (0, -1):
         with refused(InvalidRequest):
-            await saver.versions(thread, "a", limit=limit)
+            await saver.of(thread).versions("a", limit=limit)
 
 
 async def test_more_versions_than_a_page_are_all_told(saver: Half, thread: str) -> None:
     made = [checkpoint({"a": at}, {"a": at + 1}) for at in range(600)]
     await saver.put_many([(place(thread), one, _LOOP, one["channel_versions"]) for one in made])
-    assert [one.value for one in await saver.versions(thread, "a")] == [*range(599, -1, -1)]
-    assert [one.value for one in await saver.versions(thread, "a", limit=300)] == [*range(599, 299, -1)]
+    assert [one.value for one in await saver.of(thread).versions("a")] == [*range(599, -1, -1)]
+    assert [one.value for one in await saver.of(thread).versions("a", limit=300)] == [*range(599, 299, -1)]
 
 
 async def test_latest_gives_the_newest_values_of_many_threads(saver: Half, thread: str) -> None:
