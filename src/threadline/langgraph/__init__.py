@@ -9,8 +9,28 @@ except ImportError as error:
 
 from .checkpointer import Checkpointer
 from .dropin import AsyncSqliteSaver, InMemorySaver, MemorySaver, SqliteSaver
+from .server_savers import (
+    AIOMySQLSaver,
+    AsyncPostgresSaver,
+    AsyncRedisSaver,
+    PostgresSaver,
+    PyMySQLSaver,
+    RedisSaver,
+)
 from .types import register_langgraph_types
 
-__all__ = ["AsyncSqliteSaver", "Checkpointer", "InMemorySaver", "MemorySaver", "SqliteSaver"]
+__all__ = [
+    "AIOMySQLSaver",
+    "AsyncPostgresSaver",
+    "AsyncRedisSaver",
+    "AsyncSqliteSaver",
+    "Checkpointer",
+    "InMemorySaver",
+    "MemorySaver",
+    "PostgresSaver",
+    "PyMySQLSaver",
+    "RedisSaver",
+    "SqliteSaver",
+]
 
 register_langgraph_types()
