@@ -49,13 +49,8 @@ def find(program: str) -> str | None:
 
 
 def missing(kind: str) -> list[str]:
-    """The programs of this kind that are nowhere; empty when a server of it can be started here."""
-    if os.name != "posix":
-        return list(KINDS[kind].programs)
-    needed = KINDS[kind].programs
-    if kind == "pgbouncer":
-        needed += KINDS["postgres"].programs
-    return [program for program in needed if find(program) is None]
+    """The programs of this kind that are nowhere here."""
+    return [program for program in KINDS[kind].programs if find(program) is None]
 
 
 def _folders() -> list[str]:

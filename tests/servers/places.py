@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from .shared import is_foreign, shared_url
+from .shared import is_foreign, own_url, shared_url
 
 __all__ = ["MysqlPlace", "PgbouncerPlace", "PostgresPlace", "RedisPlace", "mysql_arguments"]
 
@@ -87,7 +87,7 @@ def pgbouncer_place() -> Iterator[PgbouncerPlace]:
                 connection.execute(f"DROP TABLE {table} CASCADE")
         return
     # Not a schema: PgBouncer's connections outlive a test, and with them any search path.
-    database, server_url = _unique(), shared_url("postgres")
+    database, server_url = _unique(), own_url("postgres")
     with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {database}")
     yield PgbouncerPlace(with_database(url, database), prefix, with_database(server_url, database))
@@ -103,22 +103,23 @@ def mysql_place() -> Iterator[MysqlPlace]:
     yield MysqlPlace(url, prefix)
     with contextlib.closing(pymysql.connect(**mysql_arguments(url), autocommit=True)) as connection:
         cursor = connection.cursor()
-        cursor.execute("SET SESSION foreign_key_checks = 0, SESSION lock_wait_timeout = 20")
+        cursor.execute("SET SESSION foreign_key_checks = 0, SESSION lock_wait_timeout = 1")
         cursor.execute(
             "SELECT table_name FROM information_schema.tables"
             " WHERE table_schema = DATABASE() AND LEFT(table_name, %s) = %s",
             [len(prefix), prefix],
         )
         tables = [table for (table,) in cursor.fetchall()]
-        if tables and not is_foreign("mysql"):
-            # This database is one worker's: whoever is still connected was left behind by a test.
-            cursor.execute("SELECT id FROM information_schema.processlist WHERE db = DATABASE()")
-            for (number,) in cursor.fetchall():
-                if number != connection.thread_id():
-                    with contextlib.suppress(pymysql.err.MySQLError):
-                        cursor.execute("KILL %s", [number])
         for table in tables:
-            cursor.execute(f"DROP TABLE {table}")
+            try:
+                cursor.execute(f"DROP TABLE {table}")
+            except pymysql.err.OperationalError:
+                # Somebody is in a transaction. On a server of ours this database is one worker's, and that must
+                # be a connection that a test left behind.
+                if is_foreign("mysql"):
+                    raise
+                _kill_others(connection)
+                cursor.execute(f"DROP TABLE {table}")
 
 
 @contextlib.contextmanager
@@ -132,6 +133,18 @@ def redis_place(kind: str) -> Iterator[RedisPlace]:
         # A key may begin with a bracket that keeps it together with others in a cluster.
         for key in client.scan_iter(match=f"*{prefix}*", count=1000):
             client.unlink(key)
+
+
+def _kill_others(connection: Any) -> None:
+    import pymysql
+
+    cursor = connection.cursor()
+    cursor.execute("SELECT id FROM information_schema.processlist WHERE db = DATABASE()")
+    for (number,) in cursor.fetchall():
+        if number != connection.thread_id():
+            # It may have ended since.
+            with contextlib.suppress(pymysql.err.MySQLError):
+                cursor.execute("KILL %s", [number])
 
 
 def mysql_arguments(url: str) -> dict[str, Any]:

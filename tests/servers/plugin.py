@@ -14,16 +14,14 @@ from typing import NoReturn
 
 import pytest
 
+from . import places
 from .binaries import KINDS, missing
+from .keeper import Keeper, adopt
+from .mariadb import MariadbServer
+from .places import MysqlPlace, PgbouncerPlace, PostgresPlace, RedisPlace
+from .postgres import PostgresServer
+from .redis_server import RedisServer
 from .shared import is_foreign
-
-if os.name == "posix":
-    from . import places
-    from .keeper import Keeper, adopt
-    from .mariadb import MariadbServer
-    from .places import MysqlPlace, PgbouncerPlace, PostgresPlace, RedisPlace
-    from .postgres import PostgresServer
-    from .redis_server import RedisServer
 
 __all__ = [
     "mysql",
@@ -51,6 +49,7 @@ DRIVERS = {
 }
 # How a reason begins, so that the summary finds it among those of other skips.
 LACK = "no server to test with: "
+_KEEPER = pytest.StashKey[Keeper]()
 
 
 @pytest.fixture
@@ -133,20 +132,18 @@ def require_server(kind: str) -> None:
 def require_programs(kind: str) -> None:
     """Skip the test, or fail it under CI=true, unless a server of this kind can be started here."""
     lacking, known = missing(kind), KINDS[kind]
-    if not lacking:
-        return
-    packages = known.package
-    if kind == "pgbouncer" and missing("postgres"):
-        packages = f"{KINDS['postgres'].package} {packages}"
-    if is_foreign(kind):
+    if lacking and is_foreign(kind):
         # Whoever names a server decided what is tested; that one must not be killed.
-        pytest.skip(f"{known.title} from {known.variable} cannot be killed; install {packages} for this test")
-    _lack(f"{', '.join(lacking)} not found: apt install {packages}")
+        pytest.skip(f"the server of {known.variable} must not be killed: install {known.package} for this test")
+    if lacking:
+        _lack(f"{', '.join(lacking)} not found: apt install {known.package}")
+    if kind == "pgbouncer":
+        require_programs("postgres")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # Workers join the keeper of the process that started them.
-    if os.name == "posix" and not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput"):
         config.stash[_KEEPER] = Keeper()
         adopt(config.stash[_KEEPER])
 
@@ -178,6 +175,3 @@ def _lack(reason: str) -> NoReturn:
     if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
         pytest.fail(LACK + reason, pytrace=False)
     pytest.skip(LACK + reason)
-
-
-_KEEPER = pytest.StashKey["Keeper"]()

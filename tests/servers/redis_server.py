@@ -52,7 +52,7 @@ class RedisCluster:
     """Three nodes that share the slots, without replicas. A node can be killed and started like any server."""
 
     def __init__(self) -> None:
-        # A minute before a silent node is given up: tests that kill one say so themselves.
+        # Long enough that a busy machine is not taken for a dead node.
         settings = {"cluster_enabled": "yes", "cluster_node_timeout": "5000"}
         self.nodes = [RedisServer(**settings) for _ in range(3)]
 

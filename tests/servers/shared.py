@@ -17,11 +17,11 @@ from .postgres import PostgresServer
 from .redis_server import RedisCluster, RedisServer
 from .server import Server
 
-__all__ = ["is_foreign", "shared_url"]
+__all__ = ["is_foreign", "own_url", "shared_url"]
 
 _MAKERS: dict[str, Callable[[], Server | RedisCluster]] = {
     "postgres": lambda: PostgresServer(durable=False),
-    "pgbouncer": lambda: PgbouncerServer(shared_url("postgres")),
+    "pgbouncer": lambda: PgbouncerServer(own_url("postgres")),
     "mysql": lambda: MariadbServer(durable=False),
     "redis": RedisServer,
     "redis_cluster": RedisCluster,
@@ -32,9 +32,11 @@ _started: list[Server | RedisCluster] = []
 
 def shared_url(kind: str) -> str:
     """The URL of the session's server of this kind, or of the one that the environment names."""
-    named = os.environ.get(KINDS[kind].variable)
-    if named:
-        return named
+    return os.environ.get(KINDS[kind].variable) or own_url(kind)
+
+
+def own_url(kind: str) -> str:
+    """The URL of the server of this kind that the session starts for itself."""
     kept = keeper()
     noted = kept.folder / f"{kind}.url"
     if not noted.exists():
