@@ -119,7 +119,12 @@ def _stand_guard(folder: Path) -> None:
             with contextlib.suppress(ValueError):
                 kill_tree(int(noted.read_text()))
         # What a dying server wrote meanwhile may need a second round.
-        wait_until(lambda: shutil.rmtree(folder, ignore_errors=True) or not folder.exists(), seconds=20)
+        wait_until(lambda: _is_removed(folder), seconds=20)
+
+
+def _is_removed(folder: Path) -> bool:
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 if __name__ == "__main__":

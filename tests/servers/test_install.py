@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for a Debian machine without servers, seen by root."""
     monkeypatch.setattr(binaries, "FOLDERS", ())
     monkeypatch.setattr(install, "POLICY", tmp_path / "policy-rc.d")
-    monkeypatch.setattr(install.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("THREADLINE_TEST_INSTALL", raising=False)
     put(tmp_path, "mariadbd", "mariadb-install-db", "redis-server")
@@ -68,7 +69,7 @@ def test_what_may_not_be_installed_is_named(machine: Path, monkeypatch: pytest.M
     if reason != "no apt-get":
         put(machine, "apt-get", text=APT.format(folder=machine, then=""))
     if reason == "not root":
-        monkeypatch.setattr(install.os, "geteuid", lambda: 1000)
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
     if reason == "forbidden":
         monkeypatch.setenv("THREADLINE_TEST_INSTALL", "0")
     said = install.install()
