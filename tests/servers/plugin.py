@@ -124,9 +124,10 @@ def private_redis() -> Iterator[RedisServer]:
 
 def require_server(kind: str) -> None:
     """Skip the test, or fail it under CI=true, unless there is a server of this kind to use."""
-    if not is_foreign(kind):
+    if is_foreign(kind):
+        _require_driver(kind)
+    else:
         require_programs(kind)
-    _require_driver(kind)
 
 
 def require_programs(kind: str) -> None:
@@ -139,6 +140,7 @@ def require_programs(kind: str) -> None:
         _lack(f"{', '.join(lacking)} not found: apt install {known.package}")
     if kind == "pgbouncer":
         require_programs("postgres")
+    _require_driver(kind)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -38,10 +38,13 @@ PRIVATE = {"postgres": PostgresServer, "mysql": MariadbServer, "redis": RedisSer
 def connected(url: str) -> Iterator[Any]:
     """A plain connection that commits every statement."""
     if url.startswith("postgresql"):
-        psycopg = pytest.importorskip("psycopg")
+        import psycopg
+
         made = psycopg.connect(url, autocommit=True, prepare_threshold=None)
     else:
-        made = pytest.importorskip("pymysql").connect(**mysql_arguments(url), autocommit=True)
+        import pymysql
+
+        made = pymysql.connect(**mysql_arguments(url), autocommit=True)
     with contextlib.closing(made):
         yield made.cursor()
 
@@ -53,7 +56,8 @@ def ask(url: str, statement: str) -> Any:
 
 
 def redis_client(url: str) -> Any:
-    redis = pytest.importorskip("redis")
+    import redis
+
     plain = url.replace("+cluster", "")
     return redis.RedisCluster.from_url(plain) if "+cluster" in url else redis.Redis.from_url(plain)
 
@@ -129,10 +133,11 @@ def test_a_node_of_a_cluster_comes_back_with_its_keys() -> None:
 
 def test_a_postgres_schema_is_the_tests_own_and_goes_with_it() -> None:
     require_server("postgres")
+    import psycopg
+
     with contextlib.ExitStack() as left_open, postgres_place() as one, postgres_place() as other:
         ask(one.url, "CREATE TABLE words (word text)")
         ask(other.url, "CREATE TABLE words (word text)")
-        psycopg = pytest.importorskip("psycopg")
         careless = left_open.enter_context(contextlib.closing(psycopg.connect(one.url)))
         careless.execute("SELECT * FROM words")
         assert ask(one.url, "SELECT current_schema()") == [one.schema]
@@ -141,13 +146,15 @@ def test_a_postgres_schema_is_the_tests_own_and_goes_with_it() -> None:
 
 def test_tables_with_a_mysql_prefix_go_with_the_test() -> None:
     require_server("mysql")
+    import pymysql
+
     with mysql_place() as place:
         ask(place.url, f"CREATE TABLE {place.table_prefix}parents (id int PRIMARY KEY)")
         ask(
             place.url,
             f"CREATE TABLE {place.table_prefix}children (parent int REFERENCES {place.table_prefix}parents (id))",
         )
-        careless = pytest.importorskip("pymysql").connect(**mysql_arguments(place.url))
+        careless = pymysql.connect(**mysql_arguments(place.url))
         careless.cursor().execute(f"SELECT * FROM {place.table_prefix}children")
     careless.close()
     assert not [table for table in ask(place.url, "SHOW TABLES") if table.startswith(place.table_prefix)]
@@ -203,7 +210,7 @@ def run_session(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
         (tmp_path / "test_inner.py").write_text(textwrap.dedent(source))
         (tmp_path / "pytest.ini").write_text("[pytest]\n")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "THREADLINE_"))}
-        search = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+        search = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
         variables = {**kept, "CI": "", "PYTHONPATH": search, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-p", "tests.servers.plugin"]
         return subprocess.Popen(
@@ -251,9 +258,8 @@ def nothing_is_left(found: list[Any]) -> bool:
 
 
 def require_redis_and_postgres() -> None:
-    for kind in ("redis", "postgres"):
-        require_programs(kind)
-        require_server(kind)
+    require_programs("redis")
+    require_programs("postgres")
 
 
 def test_workers_share_a_server_and_nothing_is_left_when_the_session_ends(
@@ -323,7 +329,6 @@ def test_a_server_that_the_environment_names_is_used_and_never_killed(
     run_session: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     require_programs("redis")
-    require_server("redis")
     source = """
         import redis
         from tests.servers import binaries
