@@ -23,10 +23,11 @@ from pathlib import Path
 
 from .processes import kill_tree, unprivileged, wait_until
 
-__all__ = ["PID_FILE", "VARIABLE", "Keeper", "keeper"]
+__all__ = ["PID_FILE", "VARIABLE", "Keeper", "adopt", "keeper", "sweep"]
 
 VARIABLE = "THREADLINE_TEST_KEEPER"
 PID_FILE = "server.pid"
+PREFIX = "threadline-servers-"
 ROOT = Path(__file__).parents[2]
 
 
@@ -34,15 +35,18 @@ class Keeper:
     """Holds a folder from now on; `close` lets go."""
 
     def __init__(self, folder: Path | None = None) -> None:
+        is_new = folder is None
         if folder is None:
-            # Socket files need short paths, which TMPDIR may not give, but then only TCP is used.
-            folder = Path(tempfile.mkdtemp(prefix="threadline-"))
+            sweep()
+            folder = Path(tempfile.mkdtemp(prefix=f".{PREFIX}"))
+        self._held = os.open(folder / "held", os.O_RDWR | os.O_CREAT)
+        fcntl.lockf(self._held, fcntl.LOCK_SH)
+        if is_new:
             # Servers that run as somebody else must be able to pass.
             folder.chmod(0o711)
-            (folder / "held").touch()
+            # Only now others see it: a folder that nobody holds is swept away.
+            folder = folder.rename(folder.with_name(folder.name.removeprefix(".")))
         self.folder = folder
-        self._held = os.open(folder / "held", os.O_RDWR)
-        fcntl.lockf(self._held, fcntl.LOCK_SH)
         self._guard: subprocess.Popen[bytes] | None = None
 
     def new_folder(self, name: str) -> Path:
@@ -113,13 +117,29 @@ def adopt(made: Keeper | None) -> None:
 def _stand_guard(folder: Path) -> None:
     """Wait until nobody holds the folder; then end everything in it, and it."""
     with open(folder / "held", "r+") as file:
-        (folder / "guarded").touch()
+        (folder / "guarded").write_text(str(os.getpid()))
         fcntl.lockf(file, fcntl.LOCK_EX)
-        for noted in folder.glob(f"*/{PID_FILE}"):
-            with contextlib.suppress(ValueError):
-                kill_tree(int(noted.read_text()))
-        # What a dying server wrote meanwhile may need a second round.
-        wait_until(lambda: _is_removed(folder), seconds=20)
+        _clear(folder)
+
+
+def sweep() -> None:
+    """Clear the folders of sessions that were killed before they had a guard, or whose guard was killed too."""
+    for held in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/held"):
+        # Closing a file drops this process's own locks on it: its own folder must not be looked into.
+        if held.parent in [each.folder for each in _own] or str(held.parent) == os.environ.get(VARIABLE):
+            continue
+        with contextlib.suppress(OSError), open(held, "r+") as file:
+            if os.fstat(file.fileno()).st_uid == os.geteuid():
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _clear(held.parent)
+
+
+def _clear(folder: Path) -> None:
+    for noted in folder.glob(f"*/{PID_FILE}"):
+        with contextlib.suppress(ValueError):
+            kill_tree(int(noted.read_text()))
+    # What a dying server wrote meanwhile may need a second round.
+    wait_until(lambda: _is_removed(folder), seconds=20)
 
 
 def _is_removed(folder: Path) -> bool:

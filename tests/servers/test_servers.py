@@ -294,6 +294,26 @@ def test_nothing_is_left_when_the_session_is_cut_off(
     assert wait_until(lambda: nothing_is_left(found), seconds=30)
 
 
+def test_what_a_killed_guard_could_not_clear_the_next_session_does(
+    run_session: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    require_redis_and_postgres()
+    (tmp_path / "stay").touch()
+    session = run_session(NOTES)
+    assert wait_until(lambda: bool(notes(tmp_path)) or session.poll() is not None, seconds=120)
+    found = notes(tmp_path)
+    os.kill(int(Path(found[0]["folder"], "guarded").read_text()), signal.SIGKILL)
+    os.killpg(session.pid, signal.SIGKILL)
+    session.communicate(timeout=60)
+    assert not nothing_is_left(found)
+
+    (tmp_path / "stay").unlink()
+    following = run_session("def test_nothing(): ...")
+    said, _ = following.communicate(timeout=60)
+    assert following.returncode == 0, said
+    assert nothing_is_left(found)
+
+
 WANTING = """
     from tests.servers import binaries
     binaries.FOLDERS = ()
