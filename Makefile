@@ -17,6 +17,7 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info
 CREATED := $(VENV)/.created-$(VERSION)
 FOR_USE := $(VENV)/.installed-for-use
 FOR_DEV := $(VENV)/.installed-for-development
+DEV_EXTRAS := dev,langgraph,pandas,postgres,mysql,redis
 OLD     := $(VENV)-oldest
 FOR_OLD := $(OLD)/.installed-$(VERSION)
 OLDEST_TESTS := tests/test_conformance.py tests/langgraph/test_graph_agents.py tests/langgraph/test_graph_resume.py
@@ -33,6 +34,7 @@ demo: $(FOR_USE) ## an agent is killed, resumes, asks, travels and branches, in 
 	@$(RUN) -m threadline demo $(ARGS)
 
 test: lint oldest ## what a change must pass: lint, types, then the tests
+	@$(RUN) -m tests.servers.install
 	@$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 oldest: $(FOR_OLD) ## the adapter's tests on the oldest LangGraph of the declared range
@@ -41,6 +43,7 @@ oldest: $(FOR_OLD) ## the adapter's tests on the oldest LangGraph of the declare
 	@$(OLD)/bin/python -m pytest -q -n $(WORKERS) -k 'not two_waiting_siblings' $(OLDEST_TESTS)
 
 soak: $(FOR_DEV) ## the long runs of crashes and races, left out of `make test`
+	@$(RUN) -m tests.servers.install
 	@$(RUN) -m pytest -m soak -n $(WORKERS) $(ARGS)
 
 bench: $(FOR_DEV) ## measure side by side with LangGraph's own savers
@@ -66,8 +69,8 @@ $(FOR_USE): $(CREATED) pyproject.toml constraints.txt
 
 # What development needs includes what use needs: one install marks both.
 $(FOR_DEV): $(CREATED) pyproject.toml constraints.txt
-	@echo "Installing threadline[dev,langgraph,pandas] into $(VENV) (a minute or two, the first time) ..."
-	@$(INSTALL) -e '.[dev,langgraph,pandas]'
+	@echo "Installing threadline[$(DEV_EXTRAS)] into $(VENV) (a minute or two, the first time) ..."
+	@$(INSTALL) -e '.[$(DEV_EXTRAS)]'
 	@touch $(FOR_USE) $@
 
 $(FOR_OLD): pyproject.toml constraints-oldest.txt

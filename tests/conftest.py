@@ -1,0 +1,16 @@
+"""Servers for every folder of tests: see tests/servers."""
+
+from tests.servers.plugin import (  # noqa: F401
+    mysql,
+    pgbouncer,
+    postgres,
+    postgres_url,
+    private_mysql,
+    private_postgres,
+    private_redis,
+    pytest_configure,
+    pytest_terminal_summary,
+    pytest_unconfigure,
+    redis_cluster,
+    redis_server,
+)
