@@ -5,9 +5,9 @@ holds now. Reads of several statements share one REPEATABLE READ snapshot; a sin
 BEGIN travels with the first statement. Nothing is set for a session, so that connections can be shared through
 PgBouncer in transaction mode; the tenant is set for each transaction.
 
-A put whose thread is known is one batch: BEGIN, the lock alone, and one statement that inserts everything if the
-thread is still what the put was prepared for, then COMMIT. If it is not, nothing was written, and the general way
-finds out why.
+A put whose thread is known is one batch, which the server takes for one transaction: the lock alone, and one
+statement that inserts everything if the thread is still what the put was prepared for. If it is not, nothing was
+written, and the general way finds out why.
 
 A server that fails over may have lost what it acknowledged. Whoever relies on chunks that it does not send is
 therefore told that its stamp has passed when a connection was lost meanwhile, or when the server is another one.
@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import Unavailable
 from .port import Applied, Change, Found, Stale
-from .postgres_put import PutStatements
+from .postgres_put import PutStatements, split_writes
+from .postgres_sessions import BytesArray
 from .sql.backend import SqlBackend, Transaction
 from .sql.reader import _found, _ordered
 from .sql.statements import Statements
@@ -62,7 +63,8 @@ class PostgresDialect:
         return (json.dumps({key: value}),)
 
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
-        return f"{column} = ANY(?)", [list(values)]
+        array = BytesArray(values) if values and isinstance(values[0], bytes) else list(values)
+        return f"{column} = ANY(?)", [array]
 
 
 def on_conflict(names: Sequence[str], key: str, *, replace: bool) -> str:
@@ -87,7 +89,7 @@ class PostgresTransaction:
         return (await self._send([(statement, values)]))[0].rows
 
     async def run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        return (await self._send([(statement, values)]))[0].count
+        return (await self._send([(statement, values)]))[0].changed
 
     async def many(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
         if values:
@@ -132,15 +134,11 @@ class PostgresDatabase:
     async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self._within(work, [(_WRITING, ()), *self._opening])
 
-    async def at_once(self, steps: Sequence[Step], *, writes: bool) -> list[Result]:
-        """A whole transaction in one round trip."""
-        opening = [(_WRITING if writes else _READING, ()), *self._opening]
-
-        async def act(session: Session) -> list[Result]:
-            results = await session.batch([*opening, *steps, ("COMMIT", ())])
-            return results[len(opening) : -1]
-
-        return await self._lent(act)
+    async def at_once(self, steps: Sequence[Step]) -> list[Result]:
+        """A whole transaction in one round trip: what is sent up to one Sync commits together, without BEGIN."""
+        opening = self._opening
+        results: list[Result] = await self._lent(lambda session: session.batch([*opening, *steps]))
+        return results[len(opening) :]
 
     async def setup(self) -> None:
         await self._prepare()
@@ -195,7 +193,7 @@ class PostgresBackend(SqlBackend):
                     lock_step(self.database.tables, stamp[0], exclusive=False),
                     self._put.step(changes[0], self.database.tables.server_born),
                 ]
-                if (await self.database.at_once(steps, writes=True))[-1].rows:
+                if (await self.database.at_once(steps))[-1].rows:
                     return [Applied(stamp)]
             return await super().apply(changes)
         except Unavailable:
@@ -219,15 +217,17 @@ class PostgresBackend(SqlBackend):
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
-        """One checkpoint with its writes, in one round trip."""
+        """One checkpoint with its writes, in one query."""
         place = (thread_id, namespace) if checkpoint_id is None else (thread_id, namespace, checkpoint_id)
-        statement = self.sql.newest if checkpoint_id is None else self.sql.find
-        if not with_writes:
-            rows = await self._read_once(lambda tx: tx.rows(statement, place))
-            return _found(rows[0]) if rows else None
-        writes = self._put.newest_writes if checkpoint_id is None else self._put.writes
-        found, written = await self.database.at_once([(statement, place), (writes, place)], writes=False)
-        return _found(found.rows[0])._replace(writes=_ordered(written.rows)) if found.rows else None
+        if with_writes:
+            statement = self._put.newest_with_writes if checkpoint_id is None else self._put.find_with_writes
+        else:
+            statement = self.sql.newest if checkpoint_id is None else self.sql.find
+        rows = await self._read_once(lambda tx: tx.rows(statement, place))
+        if not rows:
+            return None
+        found, writes = split_writes(rows) if with_writes else (rows[0], [])
+        return _found(found)._replace(writes=_ordered(writes))
 
     async def _read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self.database.read_once(work)

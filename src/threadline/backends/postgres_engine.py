@@ -19,9 +19,11 @@ from .engine import Operation
 from .layers import ReadOnlyLayer
 from .postgres import PostgresBackend, PostgresDatabase, PostgresDialect
 from .postgres_errors import Whereabouts, is_lost, translate
+from .postgres_loop import LoopSource
 from .postgres_schema import PostgresTables
 from .postgres_sessions import Session
-from .postgres_sources import BlockingSource, LoopSource, Settings, other_half
+from .postgres_settings import Settings, other_half
+from .postgres_sources import BlockingSource
 from .retry import Retry, RetryLayer
 from .sql.statements import Statements
 
@@ -78,17 +80,21 @@ class PostgresEngine:
         self._given = _half_of(connection, pool)
         self._blocking_source = BlockingSource(self._settings, connection, pool)
         self._loop_source = LoopSource(self._settings, connection, pool)
-        statements = Statements(PostgresDialect(), tables.prefix)
-
-        def layered(source: BlockingSource | LoopSource, clock: Clock) -> Any:
-            database = PostgresDatabase(self._lender(source), self._setter(source), tables, tenant)
-            backend: Any = PostgresBackend(database, statements, lambda: self._settings.losses)
-            backend = RetryLayer(backend, _policy(retry), clock)
-            return ReadOnlyLayer(backend) if read_only else backend
-
-        self._blocking = layered(self._blocking_source, BlockingClock())
-        self._on_loop = layered(self._loop_source, LoopClock())
+        self._blocking = self._layered(self._blocking_source, BlockingClock(), tenant, _policy(retry), read_only)
+        self._on_loop = self._layered(self._loop_source, LoopClock(), tenant, _policy(retry), read_only)
         _engines.add(self)
+
+    def _layered(
+        self, source: BlockingSource | LoopSource, clock: Clock, tenant: str | None, policy: Retry, read_only: bool
+    ) -> Any:
+        """The backend of one half, with its layers."""
+        tables = self._tables
+        database = PostgresDatabase(self._lender(source), self._setter(source), tables, tenant)
+        backend: Any = PostgresBackend(
+            database, Statements(PostgresDialect(), tables.prefix), lambda: self._settings.losses
+        )
+        backend = RetryLayer(backend, policy, clock)
+        return ReadOnlyLayer(backend) if read_only else backend
 
     def run(self, operation: Operation[T]) -> T:
         if self._given == "async":

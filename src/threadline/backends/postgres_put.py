@@ -6,20 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 from .port import Change, WriteRow
 from .postgres_schema import SERVER_BORN
+from .postgres_sessions import BytesArray, WholesArray
 from .rules import ACTIVITY_SECONDS
 from .sql.statements import CHECKPOINT_COLUMNS, WRITE_COLUMNS, Statements
 
 if TYPE_CHECKING:
     from .postgres_sessions import Step
 
-__all__ = ["PutStatements"]
+__all__ = ["PutStatements", "split_writes"]
 
 # Whether there are chunks, a checkpoint, writes that stay, writes that replace.
 Shape = tuple[bool, bool, bool, bool]
 _CHECKPOINT_TYPES = (
-    "text", "text", "text", "bytea", "integer", "bytea", "integer", "bytea", "bigint", "text", "text", "float8", "jsonb",
+    "text", "text", "text", "bytea", "integer", "bytea", "integer", "bytea", "bigint", "text", "text", "float8",
+    "jsonb",
+)  # fmt: skip
+# Where a write's columns stand in the row of a checkpoint; the rest is empty.
+_WRITE_IN_FOUND = (
+    ("task_id", "text"), ("", "bigint"), ("", "bigint"), ("namespace", "text"), ("checkpoint_id", "text"),
+    ("task_path", "text"), ("links", "bytea"), ("form", "integer"), ("data", "bytea"), ("", "integer"), ("", "bytea"),
+    ("idx", "bigint"), ("channel", "text"), ("", "text"), ("", "float8"), ("", "jsonb"), ("", "bigint"),
 )  # fmt: skip
 _WRITE_TYPES = ("text", "text", "text", "bigint", "text", "text", "bytea", "bigint", "bytea")
+
+
+_ARRAYS: dict[str, type[list[Any]]] = {"text": list, "bigint": WholesArray, "bytea": BytesArray}
 
 
 class PutStatements:
@@ -29,15 +40,16 @@ class PutStatements:
         self._sql = sql
         self._made: dict[Shape, str] = {}
         self.server_born = f"SELECT {SERVER_BORN}"
-        columns = ", ".join("w." + column.strip() for column in WRITE_COLUMNS.split(","))
-        of_thread = (
-            f"SELECT {columns} FROM {sql.t} t JOIN {sql.w} w ON w.pool = t.pool AND w.thread = t.serial "
-            f"WHERE t.thread_id = %s AND w.namespace = %s AND w.checkpoint_id = "
+        # A checkpoint, and below it its writes, in one statement and so from one state of the database.
+        written = ", ".join(f"w.{column}" if column else f"NULL::{kind}" for column, kind in _WRITE_IN_FOUND)
+        below = (
+            f"SELECT {written} FROM found f JOIN {sql.w} w ON w.pool = f.pool AND w.thread = f.thread "
+            f"AND w.namespace = f.namespace AND w.checkpoint_id = f.id"
         )
-        # The writes of a checkpoint, and of a namespace's newest, by the thread's name.
-        self.writes = of_thread + "%s"
-        newest = f"SELECT max(c.id) FROM {sql.c} c WHERE c.pool = t.pool AND c.thread = t.serial"
-        self.newest_writes = of_thread + f"({newest} AND c.namespace = w.namespace)"
+        self.find_with_writes, self.newest_with_writes = (
+            f"WITH found AS MATERIALIZED ({one}) SELECT * FROM found UNION ALL {below}"
+            for one in (sql.find, sql.newest)
+        )
 
     def serves(self, change: Change) -> bool:
         """Whether a change is of the usual kind: one that goes to a thread which is known to exist."""
@@ -54,7 +66,7 @@ class PutStatements:
         replaces = list({write[:4]: write for write in change.writes if write.replaces}.values())
         if change.chunks:
             digests, links, forms, contents = zip(*sorted(change.chunks), strict=True)
-            values += [pool, list(digests), list(links), list(forms), list(contents)]
+            values += [pool, BytesArray(digests), BytesArray(links), WholesArray(forms), BytesArray(contents)]
         if change.checkpoints:
             values += [pool, *change.checkpoints[0]]
         for writes in (adds, replaces):
@@ -73,12 +85,13 @@ class PutStatements:
         parts = [
             f"live AS MATERIALIZED (SELECT serial, active FROM {sql.t} WHERE thread_id = %s AND pool = %s "
             f"AND epoch = %s AND status NOT IN ('deleted', 'archived') AND deleted_before IS NULL "
-            f"AND {SERVER_BORN} = %s)"
+            # Rows are looked at after the lock was granted only where every statement sees what is new.
+            f"AND {SERVER_BORN} = %s AND current_setting('transaction_isolation') = 'read committed')"
         ]
         if has_chunks:
             parts.append(
                 f"chunked AS (INSERT INTO {sql.k} (pool, digest, links, form, data) SELECT %s::bigint, n.* FROM live, "
-                f"unnest(%b::bytea[], %b::bytea[], %b::bigint[], %b::bytea[]) AS n ON CONFLICT DO NOTHING)"
+                f"unnest(%s::bytea[], %s::bytea[], %s::bigint[], %s::bytea[]) AS n ON CONFLICT DO NOTHING)"
             )
         if has_checkpoint:
             parts.append(f"put AS ({self._checkpoint()})")
@@ -98,7 +111,7 @@ class PutStatements:
         return f"INSERT INTO {self._sql.c} ({columns}) SELECT %s::bigint, live.serial, {marks} FROM live {conflict}"
 
     def _writes(self, *, replace: bool) -> str:
-        arrays = ", ".join(f"%b::{kind}[]" for kind in _WRITE_TYPES)
+        arrays = ", ".join(f"%s::{kind}[]" for kind in _WRITE_TYPES)
         key = "pool, thread, namespace, checkpoint_id, task_id, idx"
         conflict = _replacing(WRITE_COLUMNS, key) if replace else "ON CONFLICT DO NOTHING"
         return (
@@ -107,8 +120,19 @@ class PutStatements:
         )
 
 
+def split_writes(rows: list[Any]) -> tuple[Any, list[Any]]:
+    """A checkpoint's row, and its writes, from what a query `…_with_writes` found."""
+    [found] = [row for row in rows if row[1] is not None]
+    # In the order of WRITE_COLUMNS.
+    writes = [
+        (row[3], row[4], row[0], row[11], row[5], row[12], row[6], row[7], row[8]) for row in rows if row[1] is None
+    ]
+    return found, writes
+
+
 def _columns(writes: list[WriteRow]) -> list[Any]:
-    return [list(column) for column in list(zip(*writes, strict=True))[:-1]]
+    columns = list(zip(*writes, strict=True))[:-1]
+    return [_ARRAYS[kind](column) for kind, column in zip(_WRITE_TYPES, columns, strict=True)]
 
 
 def _replacing(columns: str, key: str) -> str:

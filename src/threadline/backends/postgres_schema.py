@@ -28,7 +28,7 @@ _TABLES = ("meta", "threads", "checkpoints", "writes", "chunks")
 _PARTITIONED = ("checkpoints", "writes", "chunks")
 
 
-class Step1(NamedTuple):
+class Migration(NamedTuple):
     """A numbered step of the schema."""
 
     number: int
@@ -186,7 +186,7 @@ class PostgresTables:
         """Every table, as a statement names it."""
         return [self.prefix + name for name in _TABLES]
 
-    def _steps(self) -> list[Step1]:
+    def _steps(self) -> list[Migration]:
         """All steps of the schema, in order."""
         p, bare = self.prefix, self.bare_prefix
         tables = (
@@ -225,7 +225,7 @@ class PostgresTables:
                 ("links", "data"),
             ),
         )
-        return [Step1(1, tables)]
+        return [Migration(1, tables)]
 
     def _grown(self, name: str, columns: str, stored: Sequence[str]) -> list[str]:
         """A table that grows with use, with its partitions where there are some."""

@@ -7,16 +7,17 @@ Values go and come in binary form, so that bytes are not turned into hexadecimal
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import psycopg
-from psycopg.adapt import AdaptersMap, Loader
+from psycopg.adapt import AdaptersMap, Dumper, Loader
 from psycopg.pq import Format, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryDumper
 
-__all__ = ["BlockingSession", "LoopSession", "Result", "Session", "Step"]
+__all__ = ["BlockingSession", "BytesArray", "LoopSession", "Result", "Session", "Step", "WholesArray"]
 
 # A statement and what it binds.
 Step = tuple[str, Sequence[Any]]
@@ -27,7 +28,7 @@ _MOST_STEPS = 256
 class Result(NamedTuple):
     """What came of a statement."""
 
-    count: int
+    changed: int
     rows: list[Any]
 
 
@@ -35,6 +36,9 @@ class Session(Protocol):
     """One connection, for the time that somebody works on it."""
 
     connection: Any
+    # The pool it goes back to, and whether it goes back without autocommit.
+    pool: Any
+    is_restored: bool
 
     async def batch(self, steps: Sequence[Step]) -> list[Result]:
         """Run statements in order, in one round trip; the first that fails ends the batch, and is raised."""
@@ -46,8 +50,10 @@ class Session(Protocol):
 class BlockingSession:
     """A `psycopg.Connection`; never suspends."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, pool: Any = None) -> None:
         self.connection = connection
+        self.pool = pool
+        self.is_restored = False
 
     async def batch(self, steps: Sequence[Step]) -> list[Result]:
         connection = self.connection
@@ -69,8 +75,10 @@ class BlockingSession:
 class LoopSession:
     """A `psycopg.AsyncConnection`, on the loop it belongs to."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, pool: Any = None) -> None:
         self.connection = connection
+        self.pool = pool
+        self.is_restored = False
 
     async def batch(self, steps: Sequence[Step]) -> list[Result]:
         connection = self.connection
@@ -134,6 +142,39 @@ def _plain(rows: list[Any]) -> list[Any]:
     return rows
 
 
+class BytesArray(list[bytes]):
+    """A list that is sent as `bytea[]`; the driver's own way looks at every element three times."""
+
+
+class WholesArray(list[int]):
+    """A list that is sent as `bigint[]`."""
+
+
+# Dimensions, whether there are NULLs, the type of the elements, how many, and where counting begins.
+_ARRAY_HEAD = struct.Struct("!iiIii")
+_LENGTH = struct.Struct("!i")
+_WHOLE = struct.Struct("!iq")
+
+
+class _BytesArrayDumper(Dumper):
+    format = Format.BINARY
+    oid = 1001  # bytea[]
+
+    def dump(self, obj: Any) -> bytes:
+        parts = [_ARRAY_HEAD.pack(1, 0, 17, len(obj), 1)]
+        for one in obj:
+            parts += (_LENGTH.pack(len(one)), one)
+        return b"".join(parts)
+
+
+class _WholesArrayDumper(Dumper):
+    format = Format.BINARY
+    oid = 1016  # bigint[]
+
+    def dump(self, obj: Any) -> bytes:
+        return _ARRAY_HEAD.pack(1, 0, 20, len(obj), 1) + b"".join([_WHOLE.pack(8, one) for one in obj])
+
+
 class _JsonText(Loader):
     """JSON as text: nobody here looks into it."""
 
@@ -148,6 +189,8 @@ def _adapters() -> AdaptersMap:
     adapters.register_loader("jsonb", _JsonText)
     # One type for all whole numbers: a statement is prepared for each combination of types.
     adapters.register_dumper(int, Int8BinaryDumper)
+    adapters.register_dumper(BytesArray, _BytesArrayDumper)
+    adapters.register_dumper(WholesArray, _WholesArrayDumper)
     return adapters
 
 
