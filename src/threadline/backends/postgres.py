@@ -128,7 +128,7 @@ class PostgresDatabase:
         return await self._within(work, [(_READING, ()), *self._opening])
 
     async def read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
-        """The result of a single query, without a transaction around it unless there is a tenant to name."""
+        """The result of queries that need no common snapshot: no transaction, unless there is a tenant to name."""
         return await self._within(work, [(_READING, ()), *self._opening] if self._opening else [])
 
     async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:

@@ -94,7 +94,7 @@ class SqlReader:
                 found += [_found(row) for row in await tx.rows(statement, (*bound, namespace))]
             return found
 
-        return await self.database.read(work)
+        return await self._read_once(work)
 
     async def page(self, query: Query) -> list[Found]:
         async def work(tx: Transaction) -> list[Found]:
@@ -154,13 +154,13 @@ class SqlReader:
                 found.update({digest: (links, form, data) for digest, links, form, data in rows})
             return found
 
-        return await self.database.read(work)
+        return await self._read_once(work)
 
     async def missing(self, pool: int, digests: Sequence[bytes]) -> set[bytes]:
         return set(digests) - (await self.links(pool, digests)).keys()
 
     async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        return await self.database.read(lambda tx: self._links(pool, digests, tx=tx))
+        return await self._read_once(lambda tx: self._links(pool, digests, tx=tx))
 
     async def _links(self, pool: int, digests: Sequence[bytes], *, tx: Transaction) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
@@ -239,7 +239,7 @@ class SqlReader:
         return await self.database.size_bytes()
 
     async def _read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
-        """The result of work that is a single query, which is consistent by itself: a dialect may spare BEGIN."""
+        """The result of work each of whose queries is consistent by itself: a dialect may spare BEGIN."""
         return await self.database.read(work)
 
     def _batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
