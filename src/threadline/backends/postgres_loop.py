@@ -82,7 +82,7 @@ class LoopSource:
         """Close the pool of this loop, and let the others know."""
         here = self._loops.pop(asyncio.get_running_loop(), None)
         if here is not None and here.pool is not None:
-            await here.pool.close(timeout=2.0)
+            await _close_pool(here)
         self.close()
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class LoopSource:
             if there.pool is None:
                 continue
             if loop.is_running():
-                loop.call_soon_threadsafe(_close_soon, loop, there.pool)
+                loop.call_soon_threadsafe(_close_soon, loop, there)
             else:
                 for connection in list(there.connections):
                     connection.pgconn.finish()
@@ -152,6 +152,7 @@ class LoopSource:
             settings.conninfo, check=self._check, configure=configure, **settings.pool_options()
         )
         await pool.open()
+        here.guard = asyncio.create_task(_end_with_loop(pool.name), name="threadline-guard")
         return pool
 
     async def _check(self, connection: Any) -> None:
@@ -178,6 +179,7 @@ class _OfLoop:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.pool: Any = None
+        self.guard: asyncio.Task[None] | None = None
         self.lent: set[int] = set()
         self.connections: WeakKeyDictionary[Any, None] = WeakKeyDictionary()
 
@@ -186,7 +188,31 @@ class _OfLoop:
 _closing: set[asyncio.Task[None]] = set()
 
 
-def _close_soon(loop: asyncio.AbstractEventLoop, pool: Any) -> None:
-    task = loop.create_task(pool.close(timeout=2.0))
+def _close_soon(loop: asyncio.AbstractEventLoop, there: _OfLoop) -> None:
+    task = loop.create_task(_close_pool(there))
     _closing.add(task)
     task.add_done_callback(_closing.discard)
+
+
+async def _close_pool(there: _OfLoop) -> None:
+    await there.pool.close(timeout=2.0)
+    if there.guard is not None:
+        there.guard.cancel()
+
+
+async def _end_with_loop(pool_name: str) -> None:
+    """Wait until the loop ends, and see to it that the pool's tasks end too.
+
+    A loop that ends cancels its tasks once. Those of the pool take a cancellation that meets them at work for
+    a failed piece of work, and go on, so that `asyncio.run` would never return.
+    """
+    try:
+        await asyncio.Event().wait()
+    finally:
+        own = asyncio.current_task()
+        while left := [
+            task for task in asyncio.all_tasks() if task.get_name().startswith(f"{pool_name}-") and task is not own
+        ]:
+            for task in left:
+                task.cancel()
+            await asyncio.sleep(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import select
 import time
 from collections.abc import Callable, Coroutine
@@ -23,6 +24,8 @@ GLANCE_SECONDS = 2.0
 # A connection that rested longer is asked for a sign of life: firewalls forget the quiet ones without a word.
 _RESTED_SECONDS = 30.0
 _MOST_PREPARED = 250
+
+_numbers = itertools.count(1)
 
 # What a forked child must not close: the connections are its parent's.
 abandoned: list[Any] = []
@@ -84,7 +87,7 @@ class Settings:
             "max_size": self.pool_size,
             "num_workers": 1,
             "timeout": self.timeout,
-            "name": "threadline",
+            "name": f"threadline-pool-{next(_numbers)}",
             "open": False,
         }
 
