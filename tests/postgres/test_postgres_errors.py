@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 
 import psycopg
 import pytest
@@ -108,7 +109,6 @@ def test_the_password_is_nowhere_to_be_seen(caplog):
     saver = threadline.connect(f"postgresql://ann:{SECRET}@db.example:6432/agents?sslmode=require")
     assert saver._engine.url == "postgresql://ann@db.example:6432/agents"
     assert SECRET not in repr(saver) + repr(saver._engine)
-    assert SECRET not in str(saver.health()) if False else True
     saver.close()
 
 
@@ -143,9 +143,6 @@ def test_the_health_of_a_server_that_is_not_there_is_told():
 
 
 def test_an_id_that_no_index_holds_is_refused(connect):
-    import random
-
-    text = "".join(chr(random.Random(1).randrange(0x4E00, 0x9FFF)) for _ in range(1))
     dice = random.Random(2)
     text = "".join(chr(dice.randrange(0x4E00, 0x9FFF)) for _ in range(4000))
     with pytest.raises(InvalidRequest, match="too long"):

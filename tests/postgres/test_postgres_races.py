@@ -123,9 +123,7 @@ def test_a_change_to_a_closed_thread_writes_nothing(status, connect, admin):
     saver = connect()
     [applied] = apply(saver, Change(thread_id="t", now=1.0, checkpoints=[row("0")]))
     admin.execute("UPDATE threadline_threads SET status = %s, deleted_before = '5'", (status,))
-    change = Change(
-        thread_id="t", now=1.0, stamp=applied.stamp, checkpoints=[row("1")], continues="0", begins=False
-    )
+    change = Change(thread_id="t", now=1.0, stamp=applied.stamp, checkpoints=[row("1")], continues="0", begins=False)
     with pytest.raises(Conflict):
         apply(saver, change)
     assert admin.execute("SELECT count(*) FROM threadline_checkpoints").fetchone() == (1,)

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import Unavailable
 from .port import Applied, Change, Found, Stale
 from .postgres_put import PutStatements, split_writes
 from .postgres_sessions import BytesArray
-from .sql.backend import SqlBackend, Transaction
+from .sql.backend import SqlBackend, Transaction, _Refused
 from .sql.reader import _found, _ordered
 from .sql.statements import Statements
 
@@ -134,11 +135,17 @@ class PostgresDatabase:
     async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self._within(work, [(_WRITING, ()), *self._opening])
 
-    async def at_once(self, steps: Sequence[Step]) -> list[Result]:
-        """A whole transaction in one round trip: what is sent up to one Sync commits together, without BEGIN."""
+    async def at_once(self, steps: Sequence[Step], unless: Callable[[], bool]) -> list[Result] | None:
+        """A whole transaction in one round trip: what is sent up to one Sync commits together, without BEGIN.
+
+        None, and nothing is sent, where `unless` holds when there is a session.
+        """
         opening = self._opening
-        results: list[Result] = await self._lent(lambda session: session.batch([*opening, *steps]))
-        return results[len(opening) :]
+
+        async def act(session: Session) -> list[Result] | None:
+            return None if unless() else (await session.batch([*opening, *steps]))[len(opening) :]
+
+        return await self._lent(act)
 
     async def setup(self) -> None:
         await self._prepare()
@@ -174,17 +181,31 @@ class PostgresDatabase:
 
 
 class PostgresBackend(SqlBackend):
-    """The Backend port on PostgreSQL; `losses` counts the connections that were lost so far."""
+    """The Backend port on PostgreSQL.
+
+    `losses` counts the connections that were lost so far; `lose` adds one, and has what is known forgotten.
+    """
 
     database: PostgresDatabase
 
-    def __init__(self, database: PostgresDatabase, statements: Statements, losses: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        statements: Statements,
+        losses: Callable[[], int],
+        lose: Callable[[], None],
+    ) -> None:
         super().__init__(database, statements)
         self._put = PutStatements(statements)
         self._losses = losses
+        self._lose = lose
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         before = self._losses()
+
+        def has_lost() -> bool:
+            return self._losses() != before
+
         try:
             if len(changes) == 1 and self._put.serves(changes[0]):
                 stamp = changes[0].stamp
@@ -193,18 +214,24 @@ class PostgresBackend(SqlBackend):
                     lock_step(self.database.tables, stamp[0], exclusive=False),
                     self._put.step(changes[0], self.database.tables.server_born),
                 ]
-                if (await self.database.at_once(steps))[-1].rows:
+                results = await self.database.at_once(steps, unless=has_lost)
+                if results is not None and results[-1].rows:
                     return [Applied(stamp)]
-            return await super().apply(changes)
+            return await self.database.write(partial(self._apply_trusted, changes, has_lost))
+        except _Refused as refused:
+            return [refused.stale for _ in changes]
         except Unavailable:
-            if self._losses() != before:
+            if has_lost():
                 _distrust(changes)
             raise
 
-    async def _apply_all(self, changes: Sequence[Change], tx: Transaction) -> list[Applied | Stale]:
-        if any(change.stamp is not None for change in changes) and await self._is_another_server(tx):
+    async def _apply_trusted(
+        self, changes: Sequence[Change], has_lost: Callable[[], bool], tx: Transaction
+    ) -> list[Applied | Stale]:
+        """Apply the changes, after refusing those that rely on chunks which the server may have lost."""
+        if any(change.stamp is not None for change in changes) and (has_lost() or await self._is_another_server(tx)):
             _distrust(changes)
-        return await super()._apply_all(changes, tx)
+        return await self._apply_all(changes, tx)
 
     async def _is_another_server(self, tx: Transaction) -> bool:
         [(born,)] = await tx.rows(self._put.server_born)
@@ -212,6 +239,7 @@ class PostgresBackend(SqlBackend):
         if born == tables.server_born:
             return False
         tables.server_born = born
+        self._lose()
         return True
 
     async def find(

@@ -58,6 +58,7 @@ class PostgresEngine:
     ) -> None:
         if connection is not None and pool is not None:
             raise InvalidRequest("give a connection or a pool, not both")
+        self._given = _half_of(connection, pool)
         conninfo, where, self.url = _read_url(url) if url is not None else _read_given(connection, pool)
         self._tables = PostgresTables(
             schema=schema,
@@ -77,7 +78,6 @@ class PostgresEngine:
             prepare=tables.open,
             is_ready=lambda: tables.is_ready,
         )
-        self._given = _half_of(connection, pool)
         self._blocking_source = BlockingSource(self._settings, connection, pool)
         self._loop_source = LoopSource(self._settings, connection, pool)
         self._blocking = self._layered(self._blocking_source, BlockingClock(), tenant, _policy(retry), read_only)
@@ -90,9 +90,8 @@ class PostgresEngine:
         """The backend of one half, with its layers."""
         tables = self._tables
         database = PostgresDatabase(self._lender(source), self._setter(source), tables, tenant)
-        backend: Any = PostgresBackend(
-            database, Statements(PostgresDialect(), tables.prefix), lambda: self._settings.losses
-        )
+        settings, statements = self._settings, Statements(PostgresDialect(), tables.prefix)
+        backend: Any = PostgresBackend(database, statements, lambda: settings.losses, settings.lose)
         backend = RetryLayer(backend, policy, clock)
         return ReadOnlyLayer(backend) if read_only else backend
 
@@ -176,7 +175,9 @@ def _read_url(url: str) -> tuple[str, Whereabouts, str]:
         raise InvalidRequest("the URL holds a NUL")
     try:
         parts = conninfo_to_dict(url)
-    except (psycopg.Error, UnicodeError):
+        if not all(port.isdecimal() for port in str(parts.get("port") or "0").split(",") if port):
+            raise ValueError("port")
+    except (psycopg.Error, ValueError):
         # What libpq says here may quote the password.
         raise InvalidRequest(
             "the URL is not one of PostgreSQL: write postgresql://user:password@host:5432/database, with "
