@@ -43,6 +43,7 @@ class SqliteDialect:
 
     name = "sqlite"
     most_values = 512
+    share_lock = ""  # who writes holds the whole file
 
     def text(self, statement: str) -> str:
         return statement

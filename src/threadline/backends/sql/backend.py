@@ -36,6 +36,9 @@ from .reader import Database, SqlReader, Transaction
 
 __all__ = ["Database", "SqlBackend", "Transaction"]
 
+# A thread can be begun by another writer, and deleted again, between two looks at it; not forever.
+_MOST_BEGINNINGS = 16
+
 
 class SqlBackend(SqlReader):
     """Records in the tables of one SQL database."""
@@ -72,8 +75,10 @@ class SqlBackend(SqlReader):
 
     async def _opened(self, change: Change, tx: Transaction) -> ThreadRow:
         """The thread that a change goes to, made when need be, with its pool held."""
-        while True:
-            thread = await self._held(change.thread_id, tx, exclusive=False)
+        # Writers who expect the same head must not pass each other: one of them has to see the other's row.
+        exclusive = change.head is not None
+        for _ in range(_MOST_BEGINNINGS):
+            thread = await self._held(change.thread_id, tx, exclusive=exclusive)
             if thread is not None:
                 refuse_if_closed(thread, change)
             if thread is not None and thread.status != "deleted":
@@ -85,12 +90,16 @@ class SqlBackend(SqlReader):
             made = await self._begin(change, thread, tx)
             if made is not None:
                 return made
+        raise Conflict(
+            f"the thread {change.thread_id!r} was begun and deleted again and again, or there is one of that id "
+            f"which this user may not see: try again, or choose another id"
+        )
 
     async def _begin(self, change: Change, deleted: ThreadRow | None, tx: Transaction) -> ThreadRow | None:
         """Make a new thread, in a pool of its own or in that of the thread it joins; None if another did."""
         sql = self.sql
-        if deleted is not None:
-            await tx.run(sql.drop_thread, (change.thread_id,))
+        if deleted is not None and not await tx.run(sql.drop_thread, (change.thread_id, deleted.serial)):
+            return None
         pool, epoch = 0, 0
         if change.joins is not None:
             origin = await self._held(change.joins, tx, exclusive=False)
@@ -121,7 +130,7 @@ class SqlBackend(SqlReader):
             [(newest,)] = await tx.rows(self.sql.newest_id, (*place, change.head[0]))
             refuse_if_head_moved(change, newest)
         if change.lease is not None:
-            rows = await tx.rows(self.sql.meta, (lease_key(change.thread_id),))
+            rows = await tx.rows(self.sql.held_meta, (lease_key(change.thread_id),))
             refuse_if_lease_lost(change, bytes(rows[0][0]) if rows else None)
 
     async def _write_writes(self, place: tuple[int, int], writes: Sequence[WriteRow], tx: Transaction) -> None:

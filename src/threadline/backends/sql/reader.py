@@ -94,7 +94,7 @@ class SqlReader:
                 found += [_found(row) for row in await tx.rows(statement, (*bound, namespace))]
             return found
 
-        return await self.database.read(work)
+        return await self._read_once(work)
 
     async def page(self, query: Query) -> list[Found]:
         async def work(tx: Transaction) -> list[Found]:
@@ -153,13 +153,13 @@ class SqlReader:
                 found += await tx.rows(*self.sql.chunks_in("digest, links, form, data", pool, part))
             return found
 
-        return await self.database.read(work)
+        return await self._read_once(work)
 
     async def missing(self, pool: int, digests: Sequence[bytes]) -> set[bytes]:
         return set(digests) - (await self.links(pool, digests)).keys()
 
     async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        return await self.database.read(lambda tx: self._links(pool, digests, tx=tx))
+        return await self._read_once(lambda tx: self._links(pool, digests, tx=tx))
 
     async def _links(self, pool: int, digests: Sequence[bytes], *, tx: Transaction) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
@@ -175,15 +175,15 @@ class SqlReader:
         return [links for (links,) in rows if links]
 
     async def pools(self, after: int, limit: int) -> list[int]:
-        rows = await self.database.read(lambda tx: tx.rows(self.sql.pools, (after, limit)))
+        rows = await self._read_once(lambda tx: tx.rows(self.sql.pools, (after, limit)))
         return [pool for (pool,) in rows]
 
     async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
-        rows = await self.database.read(lambda tx: tx.rows(self.sql.digests, (pool, after, limit)))
+        rows = await self._read_once(lambda tx: tx.rows(self.sql.digests, (pool, after, limit)))
         return [digest for (digest,) in rows]
 
     async def thread(self, thread_id: str) -> ThreadRow | None:
-        return await self.database.read(lambda tx: self._thread(thread_id, tx))
+        return await self._read_once(lambda tx: self._thread(thread_id, tx))
 
     async def _thread(self, thread_id: str, tx: Transaction) -> ThreadRow | None:
         rows = await tx.rows(self.sql.thread, (thread_id,))
@@ -191,15 +191,15 @@ class SqlReader:
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
         values = (after, prefix, _end_of(prefix), limit)
-        rows = await self.database.read(lambda tx: tx.rows(self.sql.threads, values))
+        rows = await self._read_once(lambda tx: tx.rows(self.sql.threads, values))
         return [ThreadRow(*row) for row in rows]
 
     async def count_threads(self, prefix: str = "") -> int:
-        rows = await self.database.read(lambda tx: tx.rows(self.sql.count_threads, (prefix, _end_of(prefix))))
+        rows = await self._read_once(lambda tx: tx.rows(self.sql.count_threads, (prefix, _end_of(prefix))))
         return int(rows[0][0])
 
     async def get_meta(self, key: str) -> bytes | None:
-        rows = await self.database.read(lambda tx: tx.rows(self.sql.meta, (key,)))
+        rows = await self._read_once(lambda tx: tx.rows(self.sql.meta, (key,)))
         return bytes(rows[0][0]) if rows else None
 
     async def get_lease(self, thread_id: str) -> bytes | None:
@@ -229,13 +229,17 @@ class SqlReader:
         return await self.database.read(work)
 
     async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int]]:
-        return await self.database.read(lambda tx: tx.rows(self.sql.chunk_sizes, (pool, after, limit)))
+        return await self._read_once(lambda tx: tx.rows(self.sql.chunk_sizes, (pool, after, limit)))
 
     async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
-        return await self.database.read(lambda tx: tx.rows(self.sql.root_sizes, (pool,)))
+        return await self._read_once(lambda tx: tx.rows(self.sql.root_sizes, (pool,)))
 
     async def size_bytes(self) -> int:
         return await self.database.size_bytes()
+
+    async def _read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        """The result of work each of whose queries is consistent by itself: a dialect may spare BEGIN."""
+        return await self.database.read(work)
 
     def _batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
         """Values in parts of a few fixed sizes, the last one padded, so that statements stay prepared."""

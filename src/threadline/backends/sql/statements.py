@@ -33,6 +33,8 @@ class Dialect(Protocol):
     name: str
     # How many values one statement may bind.
     most_values: int
+    # What a query ends with so that the rows it found stay as they are until the transaction ends.
+    share_lock: str
 
     def text(self, statement: str) -> str:
         """A statement with `?` placeholders in the dialect's own form."""
@@ -43,7 +45,7 @@ class Dialect(Protocol):
     def json_equals(self, column: str) -> str:
         """A condition: the JSON text in `column` has at a bound key a bound value."""
 
-    def json_value(self, key: str, value: Any) -> tuple[Any, Any]:
+    def json_value(self, key: str, value: Any) -> tuple[Any, ...]:
         """A key and a value as `json_equals` binds them."""
 
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
@@ -79,8 +81,8 @@ class Statements:
         self.new_thread = text(insert(t, t_columns, "thread_id", replace=False))
         # A thread that begins its own pool takes its serial as the pool's id.
         self.own_pool = text(f"UPDATE {t} SET pool = serial WHERE thread_id = ?")
-        # The row of a deleted thread makes way for its successor, or for nothing.
-        self.drop_thread = text(f"DELETE FROM {t} WHERE thread_id = ?")
+        # The row of a deleted thread makes way for its successor, unless another writer's has come first.
+        self.drop_thread = text(f"DELETE FROM {t} WHERE thread_id = ? AND serial = ? AND status = 'deleted'")
         # What people and policies say of a thread, if nobody has said otherwise meanwhile.
         self.swap_thread = text(
             f"UPDATE {t} SET status = ?, expires = ?, tags = ?, metadata = ? WHERE thread_id = ? AND serial = ? "
@@ -182,6 +184,8 @@ class Statements:
         )
 
         self.meta = text(f"SELECT value FROM {m} WHERE name = ?")
+        # A record that nobody may change before this transaction ends.
+        self.held_meta = text(f"SELECT value FROM {m} WHERE name = ?{dialect.share_lock}")
         # Each is one statement that changes a row or none, so that two writers cannot both succeed.
         self.add_meta = text(insert(m, "name, value", "name", replace=False))
         self.swap_meta = text(f"UPDATE {m} SET value = ? WHERE name = ? AND value = ?")

@@ -1,0 +1,273 @@
+"""PostgreSQL: the dialect, transactions, and a put in one round trip.
+
+Writes are READ COMMITTED: the pool's advisory lock is granted first, and what is looked at afterwards is what
+holds now. Reads of several statements share one REPEATABLE READ snapshot; a single one needs no transaction.
+BEGIN travels with the first statement. Nothing is set for a session, so that connections can be shared through
+PgBouncer in transaction mode; the tenant is set for each transaction.
+
+A put whose thread is known is one batch, which the server takes for one transaction: the lock alone, and one
+statement that inserts everything if the thread is still what the put was prepared for. If it is not, nothing was
+written, and the general way finds out why.
+
+A server that fails over may have lost what it acknowledged. Whoever relies on chunks that it does not send is
+therefore told that its stamp has passed when a connection was lost meanwhile, or when the server is another one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import Unavailable
+from .port import Applied, Change, Found, Stale
+from .postgres_put import PutStatements, split_writes
+from .postgres_sessions import BytesArray
+from .sql.backend import SqlBackend, Transaction, _Refused
+from .sql.reader import _found, _ordered
+from .sql.statements import Statements
+
+if TYPE_CHECKING:
+    from .postgres_schema import PostgresTables
+    from .postgres_sessions import Result, Session, Step
+
+__all__ = ["PostgresBackend", "PostgresDatabase", "PostgresDialect", "PostgresTransaction"]
+
+T = TypeVar("T")
+_MOST_AMONG = 2000
+_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# No epoch is negative: a change with this one is stale.
+_NO_EPOCH = -1
+
+
+class PostgresDialect:
+    """The common SQL, with psycopg's placeholders, upserts and arrays."""
+
+    name = "postgresql"
+    most_values = _MOST_AMONG
+    share_lock = " FOR SHARE"
+
+    def text(self, statement: str) -> str:
+        return statement.replace("?", "%s")
+
+    def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
+        names = [name.strip() for name in columns.split(",")]
+        marks = ", ".join("?" * len(names))
+        return f"INSERT INTO {table} ({columns}) VALUES ({marks}) {on_conflict(names, key, replace=replace)}"
+
+    def json_equals(self, column: str) -> str:
+        return f"{column} @> ?::jsonb"
+
+    def json_value(self, key: str, value: Any) -> tuple[Any, ...]:
+        return (json.dumps({key: value}),)
+
+    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+        array = BytesArray(values) if values and isinstance(values[0], bytes) else list(values)
+        return f"{column} = ANY(?)", [array]
+
+
+def on_conflict(names: Sequence[str], key: str, *, replace: bool) -> str:
+    """What an insert does where its row is there already."""
+    if not replace:
+        # Without naming the key: whoever adds a tenant to the keys need not change a statement.
+        return "ON CONFLICT DO NOTHING"
+    keys = [name.strip() for name in key.split(",")]
+    changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
+    return f"ON CONFLICT ({key}) DO UPDATE SET {changes}"
+
+
+class PostgresTransaction:
+    """Statements on one session; what opens the transaction travels with the first of them."""
+
+    def __init__(self, session: Session, tables: PostgresTables, opening: Sequence[Step]) -> None:
+        self._session = session
+        self._tables = tables
+        self._opening = opening
+
+    async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        return (await self._send([(statement, values)]))[0].rows
+
+    async def run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        return (await self._send([(statement, values)]))[0].changed
+
+    async def many(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
+        if values:
+            await self._send([(statement, one) for one in values])
+
+    async def lock(self, pool: int, *, exclusive: bool) -> bool:
+        await self._send([lock_step(self._tables, pool, exclusive=exclusive)])
+        return True
+
+    async def _send(self, steps: Sequence[Step]) -> list[Result]:
+        opening, self._opening = self._opening, ()
+        return (await self._session.batch([*opening, *steps]))[len(opening) :]
+
+
+def lock_step(tables: PostgresTables, pool: int, *, exclusive: bool) -> Step:
+    kind = "" if exclusive else "_shared"
+    return f"SELECT pg_advisory_xact_lock{kind}(%s)", (tables.lock_key(pool),)
+
+
+class PostgresDatabase:
+    """The Database port of one half. `lend` lends a session to an act and translates what it raises."""
+
+    def __init__(
+        self,
+        lend: Callable[[Callable[[Session], Coroutine[Any, Any, Any]]], Coroutine[Any, Any, Any]],
+        prepare: Callable[[], Coroutine[Any, Any, None]],
+        tables: PostgresTables,
+        tenant: str | None,
+    ) -> None:
+        self._lend = lend
+        self._prepare = prepare
+        self.tables = tables
+        self._opening = [("SELECT set_config('threadline.tenant', %s, true)", (tenant,))] if tenant else []
+
+    async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        return await self._within(work, [(_READING, ()), *self._opening])
+
+    async def read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        """The result of queries that need no common snapshot: no transaction, unless there is a tenant to name."""
+        return await self._within(work, [(_READING, ()), *self._opening] if self._opening else [])
+
+    async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        return await self._within(work, [(_WRITING, ()), *self._opening])
+
+    async def at_once(self, steps: Sequence[Step], unless: Callable[[], bool]) -> list[Result] | None:
+        """A whole transaction in one round trip: what is sent up to one Sync commits together, without BEGIN.
+
+        None, and nothing is sent, where `unless` holds when there is a session.
+        """
+        opening = self._opening
+
+        async def act(session: Session) -> list[Result] | None:
+            return None if unless() else (await session.batch([*opening, *steps]))[len(opening) :]
+
+        return await self._lent(act)
+
+    async def setup(self) -> None:
+        await self._prepare()
+
+    async def compact(self) -> None:
+        names = ", ".join(self.tables.names())
+        await self._lent(lambda session: session.batch([(f"VACUUM {names}", ())]))
+
+    async def size_bytes(self) -> int:
+        named = "(SELECT to_regclass(name)::oid FROM unnest(%s::text[]) AS name)"
+        statement = (
+            f"SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_catalog.pg_class WHERE oid IN {named} "
+            f"OR oid IN (SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent IN {named})"
+        )
+        names = self.tables.names()
+        results: list[Result] = await self._lent(lambda session: session.batch([(statement, (names, names))]))
+        return int(results[0].rows[0][0])
+
+    async def _within(self, work: Callable[[Transaction], Coroutine[Any, Any, T]], opening: Sequence[Step]) -> T:
+        async def act(session: Session) -> T:
+            tx = PostgresTransaction(session, self.tables, opening)
+            result = await work(tx)
+            if opening and not tx._opening:
+                await session.batch([("COMMIT", ())])
+            return result
+
+        found: T = await self._lent(act)
+        return found
+
+    async def _lent(self, act: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        found: T = await self._lend(act)
+        return found
+
+
+class PostgresBackend(SqlBackend):
+    """The Backend port on PostgreSQL.
+
+    `losses` counts the connections that were lost so far; `lose` adds one, and has what is known forgotten.
+    """
+
+    database: PostgresDatabase
+
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        statements: Statements,
+        losses: Callable[[], int],
+        lose: Callable[[], None],
+    ) -> None:
+        super().__init__(database, statements)
+        self._put = PutStatements(statements)
+        self._losses = losses
+        self._lose = lose
+
+    async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
+        before = self._losses()
+
+        def has_lost() -> bool:
+            return self._losses() != before
+
+        try:
+            if len(changes) == 1 and self._put.serves(changes[0]):
+                stamp = changes[0].stamp
+                assert stamp is not None
+                steps = [
+                    lock_step(self.database.tables, stamp[0], exclusive=False),
+                    self._put.step(changes[0], self.database.tables.server_born),
+                ]
+                results = await self.database.at_once(steps, unless=has_lost)
+                if results is not None and results[-1].rows:
+                    return [Applied(stamp)]
+            return await self.database.write(partial(self._apply_trusted, changes, has_lost))
+        except _Refused as refused:
+            return [refused.stale for _ in changes]
+        except Unavailable:
+            if has_lost():
+                _distrust(changes)
+            raise
+
+    async def _apply_trusted(
+        self, changes: Sequence[Change], has_lost: Callable[[], bool], tx: Transaction
+    ) -> list[Applied | Stale]:
+        """Apply the changes, after refusing those that rely on chunks which the server may have lost."""
+        if any(change.stamp is not None for change in changes) and (has_lost() or await self._is_another_server(tx)):
+            _distrust(changes)
+        return await self._apply_all(changes, tx)
+
+    async def _is_another_server(self, tx: Transaction) -> bool:
+        [(born,)] = await tx.rows(self._put.server_born)
+        tables = self.database.tables
+        if born == tables.server_born:
+            return False
+        tables.server_born = born
+        self._lose()
+        return True
+
+    async def find(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
+    ) -> Found | None:
+        """One checkpoint with its writes, in one query."""
+        place = (thread_id, namespace) if checkpoint_id is None else (thread_id, namespace, checkpoint_id)
+        if with_writes:
+            statement = self._put.newest_with_writes if checkpoint_id is None else self._put.find_with_writes
+        else:
+            statement = self.sql.newest if checkpoint_id is None else self.sql.find
+        rows = await self._read_once(lambda tx: tx.rows(statement, place))
+        if not rows:
+            return None
+        found, writes = split_writes(rows) if with_writes else (rows[0], [])
+        return _found(found)._replace(writes=_ordered(writes))
+
+    async def _read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        return await self.database.read_once(work)
+
+    def _batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
+        # An array is one value, whatever its length: nothing to pad.
+        for start in range(0, len(values), _MOST_AMONG):
+            yield values[start : start + _MOST_AMONG]
+
+
+def _distrust(changes: Sequence[Change]) -> None:
+    """Have these changes refused as stale, so that their chunks are asked for again."""
+    for change in changes:
+        if change.stamp is not None:
+            change.stamp = (change.stamp[0], _NO_EPOCH)

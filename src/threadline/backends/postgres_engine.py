@@ -1,0 +1,231 @@
+"""The engine of PostgreSQL: both halves over the same backend, retried; opening, closing, life after a fork."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import psycopg
+import psycopg_pool
+from psycopg.conninfo import conninfo_to_dict
+
+from ..drive import BlockingClock, Clock, LoopClock, run_now
+from ..errors import InvalidRequest
+from .engine import Operation
+from .layers import ReadOnlyLayer
+from .postgres import PostgresBackend, PostgresDatabase, PostgresDialect
+from .postgres_errors import Whereabouts, is_lost, translate
+from .postgres_loop import LoopSource
+from .postgres_schema import PostgresTables
+from .postgres_sessions import Session
+from .postgres_settings import Settings, other_half
+from .postgres_sources import BlockingSource
+from .retry import Retry, RetryLayer
+from .sql.statements import Statements
+
+__all__ = ["PostgresEngine"]
+
+T = TypeVar("T")
+_engines: weakref.WeakSet[PostgresEngine] = weakref.WeakSet()
+
+
+class PostgresEngine:
+    """Operations on one PostgreSQL database."""
+
+    opens_inline = False
+    is_in_memory = False
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        connection: Any = None,
+        pool: Any = None,
+        schema: str | None = None,
+        table_prefix: str = "threadline_",
+        pool_size: int = 10,
+        prepare_threshold: int | None = 5,
+        partitions: int | None = None,
+        tenant: str | None = None,
+        retry: int | tuple[int, float] | None = Retry(),
+        timeout: float = 30.0,
+        setup: str | bool = "create",
+        read_only: bool = False,
+    ) -> None:
+        if connection is not None and pool is not None:
+            raise InvalidRequest("give a connection or a pool, not both")
+        self._given = _half_of(connection, pool)
+        conninfo, where, self.url = _read_url(url) if url is not None else _read_given(connection, pool)
+        self._tables = PostgresTables(
+            schema=schema,
+            prefix=table_prefix,
+            partitions=partitions,
+            setup=setup,
+            read_only=read_only,
+            shown_url=self.url,
+        )
+        tables = self._tables
+        self._settings = Settings(
+            conninfo,
+            where,
+            pool_size=pool_size,
+            timeout=timeout,
+            prepare_threshold=prepare_threshold,
+            prepare=tables.open,
+            is_ready=lambda: tables.is_ready,
+        )
+        self._blocking_source = BlockingSource(self._settings, connection, pool)
+        self._loop_source = LoopSource(self._settings, connection, pool)
+        self._blocking = self._layered(self._blocking_source, BlockingClock(), tenant, _policy(retry), read_only)
+        self._on_loop = self._layered(self._loop_source, LoopClock(), tenant, _policy(retry), read_only)
+        _engines.add(self)
+
+    def _layered(
+        self, source: BlockingSource | LoopSource, clock: Clock, tenant: str | None, policy: Retry, read_only: bool
+    ) -> Any:
+        """The backend of one half, with its layers."""
+        tables = self._tables
+        database = PostgresDatabase(self._lender(source), self._setter(source), tables, tenant)
+        settings, statements = self._settings, Statements(PostgresDialect(), tables.prefix)
+        backend: Any = PostgresBackend(database, statements, lambda: settings.losses, settings.lose)
+        backend = RetryLayer(backend, policy, clock)
+        return ReadOnlyLayer(backend) if read_only else backend
+
+    def run(self, operation: Operation[T]) -> T:
+        if self._given == "async":
+            raise other_half("async")
+        self._settings.check_open()
+        return run_now(operation(self._blocking))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        if self._given == "sync":
+            raise other_half("sync")
+        self._settings.check_open()
+        return await operation(self._on_loop)
+
+    async def awrite(self, operation: Operation[T]) -> T:
+        return await self.arun(operation)
+
+    def ddl(self) -> str:
+        """Every statement that `setup()` runs on a new database, for those who run them themselves."""
+        return self._tables.ddl()
+
+    def when_lost(self, forget: Callable[[], None]) -> None:
+        """Have this called when a connection was lost: what was known of the store may be wrong since."""
+        self._settings.when_lost = forget
+
+    def close(self) -> None:
+        self._settings.is_closed = True
+        self._loop_source.close()
+        self._blocking_source.close()
+
+    async def aclose(self) -> None:
+        self._settings.is_closed = True
+        await self._loop_source.aclose()
+        self._blocking_source.close()
+
+    def after_fork_in_child(self) -> None:
+        self._blocking_source.abandon()
+        self._loop_source.abandon()
+
+    def _lender(self, source: BlockingSource | LoopSource) -> Callable[..., Coroutine[Any, Any, Any]]:
+        async def lend(act: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+            try:
+                session = await source.take()
+                try:
+                    return await act(session)
+                finally:
+                    await source.give(session)
+            except psycopg.Error as error:
+                raise self._translated(error) from error
+
+        return lend
+
+    def _setter(self, source: BlockingSource | LoopSource) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def set_up() -> None:
+            try:
+                await source.set_up(self._tables.create)
+            except psycopg.Error as error:
+                raise self._translated(error) from error
+
+        return set_up
+
+    def _translated(self, error: psycopg.Error) -> Exception:
+        if is_lost(error):
+            self._settings.lose()
+        return translate(error, self._settings.where)
+
+
+def _policy(retry: int | tuple[int, float] | None) -> Retry:
+    if retry is None or retry is False:
+        return Retry(tries=1)
+    return Retry(*retry) if isinstance(retry, tuple) else Retry(tries=retry)
+
+
+def _read_url(url: str) -> tuple[str, Whereabouts, str]:
+    """What the driver takes, how messages name it, and the URL without its password."""
+    authority = url.partition("://")[2].partition("?")[0]
+    if authority.count("@") > 1:
+        raise InvalidRequest("the URL has an @ in its user or password: write it as %40")
+    if "\0" in url:
+        raise InvalidRequest("the URL holds a NUL")
+    try:
+        parts = conninfo_to_dict(url)
+        if not all(port.isdecimal() for port in str(parts.get("port") or "0").split(",") if port):
+            raise ValueError("port")
+    except (psycopg.Error, ValueError):
+        # What libpq says here may quote the password.
+        raise InvalidRequest(
+            "the URL is not one of PostgreSQL: write postgresql://user:password@host:5432/database, with "
+            "special characters of user and password as %XX, and only options that libpq knows"
+        ) from None
+    return url, *_shown(parts)
+
+
+def _read_given(connection: Any, pool: Any) -> tuple[str, Whereabouts, str]:
+    if connection is None:
+        return "", Whereabouts("", "the given pool's database"), "postgresql://"
+    info = connection.info if not connection.closed else None
+    parts = {"user": info.user, "host": info.host, "port": info.port, "dbname": info.dbname} if info else {}
+    return "", *_shown(parts)
+
+
+def _shown(parts: dict[str, Any]) -> tuple[Whereabouts, str]:
+    user, host, port, database = (str(parts.get(name) or "") for name in ("user", "host", "port", "dbname"))
+    host = host or str(parts.get("hostaddr") or "localhost")
+    place = f"{host}:{port or 5432}/{database}"
+    shown = f"postgresql://{quote(user) + '@' if user else ''}{host}{':' + port if port else ''}/{quote(database)}"
+    return Whereabouts(user, place), shown
+
+
+def _half_of(connection: Any, pool: Any) -> str | None:
+    """Which half a given connection or pool serves."""
+    if connection is None and pool is None:
+        return None
+    if isinstance(connection, psycopg.Connection) or isinstance(pool, psycopg_pool.ConnectionPool):
+        return "sync"
+    if isinstance(connection, psycopg.AsyncConnection) or isinstance(pool, psycopg_pool.AsyncConnectionPool):
+        return "async"
+    raise InvalidRequest(
+        "connection takes a psycopg Connection or AsyncConnection, pool a psycopg_pool ConnectionPool or "
+        "AsyncConnectionPool"
+    )
+
+
+def _after_fork_in_child() -> None:
+    for engine in list(_engines):
+        engine.after_fork_in_child()
+
+
+def _close_at_exit() -> None:
+    """Threads of a pool that nobody closed would be waited for, with a warning."""
+    for engine in list(_engines):
+        engine._blocking_source.close()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_close_at_exit)

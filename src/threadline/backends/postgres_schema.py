@@ -1,0 +1,270 @@
+"""The tables in PostgreSQL: how they look, how they are made by many processes at once, what is checked on opening.
+
+Ids and names are `text COLLATE "C"`: ordered by code point, readable in psql. Stored bytes are compressed or
+sealed before they come here, so they are kept EXTERNAL: the server does not try to compress them again. Tables
+that lose rows are vacuumed early. With `partitions`, the tables that grow are partitioned by the pool's hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import psycopg
+
+from ..errors import Corrupt, InvalidRequest, NewerFormat
+from .postgres_sessions import Session, Step
+from .sql.schema import FORMAT
+from .sql.statements import check_prefix
+
+__all__ = ["PostgresTables"]
+
+log = logging.getLogger("threadline")
+_TABLES = ("meta", "threads", "checkpoints", "writes", "chunks")
+_PARTITIONED = ("checkpoints", "writes", "chunks")
+
+
+class Migration(NamedTuple):
+    """A numbered step of the schema."""
+
+    number: int
+    # What one transaction does.
+    statements: tuple[str, ...]
+    # Indexes of later versions, built CONCURRENTLY after that transaction, so that writers go on meanwhile.
+    concurrent: tuple[str, ...] = ()
+
+
+class PostgresTables:
+    """The tables of one store: their names, and what opening found out about them."""
+
+    def __init__(
+        self,
+        *,
+        schema: str | None,
+        prefix: str,
+        partitions: int | None,
+        setup: str | bool,
+        read_only: bool,
+        shown_url: str,
+    ) -> None:
+        self.schema = _check_schema(schema)
+        self.bare_prefix = check_prefix(prefix)
+        self.prefix = f'"{self.schema}".{prefix}' if self.schema else prefix
+        self._partitions = partitions or 0
+        self._mode = setup
+        self._read_only = read_only
+        self._shown_url = shown_url
+        self.is_ready = False
+        # Where the tables are, whatever the search path of this role: the keys of locks begin with it.
+        self._home = self.schema or ""
+        # When the server was started: another server may lack what this one acknowledged.
+        self.server_born = 0.0
+
+    def lock_key(self, pool: int) -> int:
+        """The advisory lock of a pool: the same for every process, and no other program's."""
+        return _key(f"threadline/{self._home}/{self.bare_prefix.lower()}/{pool}")
+
+    def ddl(self) -> str:
+        """All statements of a new store, as text that psql takes."""
+        schema = [f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"'] if self.schema else []
+        steps = [statement for step in self._steps() for statement in (*step.statements, *step.concurrent)]
+        number = f"INSERT INTO {self.prefix}meta (name, value) VALUES ('format', '{FORMAT}') ON CONFLICT DO NOTHING"
+        return "".join(f"{statement};\n" for statement in [*schema, *steps, number])
+
+    async def open(self, session: Session) -> None:
+        """Check what is there, and create it where that is wanted."""
+        found = await self._format(session)
+        if found is None and (self._mode is False or self._read_only):
+            raise InvalidRequest(
+                f"{self._shown_url} has no Threadline tables ({self.prefix}*): call setup() once, "
+                f"or open it with setup='create'"
+            )
+        if found is None or (found < FORMAT and self._mode == "migrate" and not self._read_only):
+            await self.create(session)
+        elif found > FORMAT:
+            raise NewerFormat(
+                f"{self._shown_url} has format {found}, this version reads up to {FORMAT}: upgrade threadline"
+            )
+        elif found < FORMAT:
+            raise InvalidRequest(
+                f"{self._shown_url} has format {found}: open it once with setup='migrate' to bring it to {FORMAT}"
+            )
+        await self.look_around(session)
+        self.is_ready = True
+        await self._say_what_is_not_imported(session)
+
+    async def look_around(self, session: Session) -> None:
+        """Learn where the tables are and which server this is."""
+        [[home]], [[born]] = [
+            result.rows
+            for result in await session.batch(
+                [
+                    (
+                        "SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
+                        "ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)",
+                        (f"{self.prefix}chunks",),
+                    ),
+                    (f"SELECT {SERVER_BORN}", ()),
+                ]
+            )
+        ]
+        self._home, self.server_born = home, born
+
+    async def create(self, session: Session) -> None:
+        """Apply what is missing, in one transaction, one process at a time."""
+        later: list[str] = []
+        await session.batch([("BEGIN ISOLATION LEVEL READ COMMITTED", ())])
+        try:
+            # CREATE … IF NOT EXISTS alone fails when two run at once.
+            key = _key(f"threadline/setup/{self.bare_prefix.lower()}")
+            await session.batch([("SELECT pg_advisory_xact_lock(%s)", (key,))])
+            await self._create_schema(session)
+            found = await self._format(session) or 0
+            if found > FORMAT:
+                raise NewerFormat(f"{self._shown_url} has format {found}: upgrade threadline")
+            steps = [step for step in self._steps() if step.number > found]
+            for step in steps:
+                await session.batch(_bare(step.statements))
+                later += step.concurrent
+            if steps:
+                number = (
+                    f"INSERT INTO {self.prefix}meta (name, value) VALUES ('format', %s) "
+                    f"ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+                )
+                await session.batch([(number, (b"%d" % FORMAT,))])
+            await session.batch([("COMMIT", ())])
+        except BaseException:
+            with suppress(psycopg.Error):
+                await session.batch([("ROLLBACK", ())])
+            raise
+        for statement in later:
+            await session.batch([(statement, ())])
+
+    async def _create_schema(self, session: Session) -> None:
+        if self.schema is None:
+            return
+        # Asked first, because a role that may use a schema need not have the right to create one.
+        there = await session.batch([("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s", (self.schema,))])
+        if not there[0].rows:
+            await session.batch([(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"', ())])
+
+    async def _format(self, session: Session) -> int | None:
+        """The format of the tables that are there; None without any."""
+        [result] = await session.batch([("SELECT to_regclass(%s)::text", (f"{self.prefix}meta",))])
+        if result.rows[0][0] is None:
+            return None
+        [result] = await session.batch([(f"SELECT value FROM {self.prefix}meta WHERE name = 'format'", ())])
+        try:
+            return int(bytes(result.rows[0][0])) if result.rows else None
+        except (TypeError, ValueError):
+            raise Corrupt(f"{self._shown_url}: the record of the store's format is damaged") from None
+
+    async def _say_what_is_not_imported(self, session: Session) -> None:
+        """LangGraph's own tables are never touched; threads in them must not seem lost."""
+        theirs = "SELECT to_regclass('checkpoints') IS NOT NULL AND to_regclass('checkpoint_blobs') IS NOT NULL"
+        with suppress(psycopg.Error):  # a role that may not look there has no threads there
+            [result] = await session.batch([(f"{theirs} AND to_regclass('checkpoint_writes') IS NOT NULL", ())])
+            if not result.rows[0][0]:
+                return
+            [ours] = await session.batch([(f"SELECT 1 FROM {self.prefix}threads LIMIT 1", ())])
+            if ours.rows:
+                return
+            [held] = await session.batch([("SELECT 1 FROM checkpoints LIMIT 1", ())])
+            if held.rows:
+                log.warning(
+                    "%s holds threads of LangGraph's own saver, which Threadline does not read in place: "
+                    "bring them over with `threadline import %s`",
+                    self._shown_url,
+                    self._shown_url,
+                )
+
+    def names(self) -> list[str]:
+        """Every table, as a statement names it."""
+        return [self.prefix + name for name in _TABLES]
+
+    def _steps(self) -> list[Migration]:
+        """All steps of the schema, in order."""
+        p, bare = self.prefix, self.bare_prefix
+        tables = (
+            f"CREATE TABLE {p}meta (name {_KEY} PRIMARY KEY, value bytea)",
+            f"CREATE TABLE {p}threads (serial bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, "
+            f"thread_id {_KEY}, pool bigint NOT NULL, epoch bigint NOT NULL, status text NOT NULL, "
+            f"deleted_before {_NAME}, forked_from {_NAME}, created double precision NOT NULL, "
+            # Room for a thread's activity to be noted without touching an index.
+            f"active double precision NOT NULL, expires double precision, tags text NOT NULL, metadata bytea) "
+            f"WITH (fillfactor = 80)",
+            f"CREATE UNIQUE INDEX {bare}threads_by_id ON {p}threads (thread_id)",
+            f"CREATE INDEX {bare}threads_by_pool ON {p}threads (pool)",
+            *self._grown(
+                "checkpoints",
+                f"pool bigint NOT NULL, thread bigint NOT NULL, namespace {_KEY}, id {_KEY}, parent {_NAME}, "
+                f"links bytea NOT NULL, form integer NOT NULL, document bytea NOT NULL, "
+                f"metadata_form integer NOT NULL, metadata bytea NOT NULL, step bigint, source {_NAME}, "
+                f"run_id {_NAME}, created double precision NOT NULL, searchable jsonb, "
+                f"PRIMARY KEY (pool, thread, namespace, id)",
+                ("links", "document", "metadata"),
+            ),
+            f"CREATE INDEX {bare}checkpoints_by_age ON {p}checkpoints (id)",
+            f"CREATE INDEX {bare}checkpoints_by_run ON {p}checkpoints (run_id) WHERE run_id IS NOT NULL",
+            *self._grown(
+                "writes",
+                f"pool bigint NOT NULL, thread bigint NOT NULL, namespace {_KEY}, checkpoint_id {_KEY}, "
+                f"task_id {_KEY}, idx bigint NOT NULL, task_path {_KEY}, channel {_KEY}, links bytea NOT NULL, "
+                f"form integer NOT NULL, data bytea NOT NULL, "
+                f"PRIMARY KEY (pool, thread, namespace, checkpoint_id, task_id, idx)",
+                ("links", "data"),
+            ),
+            *self._grown(
+                "chunks",
+                "pool bigint NOT NULL, digest bytea NOT NULL, links bytea NOT NULL, form integer NOT NULL, "
+                "data bytea NOT NULL, PRIMARY KEY (pool, digest)",
+                ("links", "data"),
+            ),
+        )
+        return [Migration(1, tables)]
+
+    def _grown(self, name: str, columns: str, stored: Sequence[str]) -> list[str]:
+        """A table that grows with use, with its partitions where there are some."""
+        table, count = self.prefix + name, self._partitions
+        external = ", ".join(f"ALTER {column} SET STORAGE EXTERNAL" for column in stored)
+        if not count:
+            return [f"CREATE TABLE {table} ({columns}) {_VACUUMED}", f"ALTER TABLE {table} {external}"]
+        return [
+            f"CREATE TABLE {table} ({columns}) PARTITION BY HASH (pool)",
+            f"ALTER TABLE {table} {external}",
+            *(
+                f"CREATE TABLE {table}_{number} PARTITION OF {table} "
+                f"FOR VALUES WITH (MODULUS {count}, REMAINDER {number}) {_VACUUMED}"
+                for number in range(count)
+            ),
+        ]
+
+
+# Seconds since 1970 as a float: exact to the microsecond.
+SERVER_BORN = "extract(epoch FROM pg_postmaster_start_time())::float8"
+_NAME = 'text COLLATE "C"'
+_KEY = f"{_NAME} NOT NULL"
+# Retention deletes a few hundred rows at a time from tables that may be large: a fifth of such a table, the
+# server's default, would be a long time of dead rows.
+_VACUUMED = (
+    "WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, "
+    "autovacuum_analyze_scale_factor = 0.05)"
+)
+
+
+def _bare(statements: Sequence[str]) -> list[Step]:
+    return [(statement, ()) for statement in statements]
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def _check_schema(schema: Any) -> str | None:
+    if schema is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]{0,62}", schema):
+        raise InvalidRequest("schema takes letters, digits, underscores and $, at most 63, not starting with a digit")
+    return schema  # type: ignore[no-any-return]

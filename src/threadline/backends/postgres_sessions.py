@@ -1,0 +1,213 @@
+"""A connection of psycopg as both halves use it: batches of statements, each batch one round trip.
+
+Text: PostgreSQL's `text` holds no NUL, but ids may. NUL is stored as U+0001 U+0001, and U+0001 as U+0001 U+0002:
+every text comes back as it was, and the order by code point, which COLLATE "C" gives, stays what it was.
+Values go and come in binary form, so that bytes are not turned into hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import psycopg
+from psycopg.adapt import AdaptersMap, Dumper, Loader
+from psycopg.pq import Format, TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg.types.numeric import Int8BinaryDumper
+
+__all__ = ["BlockingSession", "BytesArray", "LoopSession", "Result", "Session", "Step", "WholesArray"]
+
+# A statement and what it binds.
+Step = tuple[str, Sequence[Any]]
+# So many statements may be on their way at once; more would only pile up in memory.
+_MOST_STEPS = 256
+
+
+class Result(NamedTuple):
+    """What came of a statement."""
+
+    changed: int
+    rows: list[Any]
+
+
+class Session(Protocol):
+    """One connection, for the time that somebody works on it."""
+
+    connection: Any
+    # The pool it goes back to, and whether it goes back without autocommit.
+    pool: Any
+    is_restored: bool
+
+    async def batch(self, steps: Sequence[Step]) -> list[Result]:
+        """Run statements in order, in one round trip; the first that fails ends the batch, and is raised."""
+
+    async def close(self) -> None:
+        """Close the connection itself."""
+
+
+class BlockingSession:
+    """A `psycopg.Connection`; never suspends."""
+
+    def __init__(self, connection: Any, pool: Any = None) -> None:
+        self.connection = connection
+        self.pool = pool
+        self.is_restored = False
+
+    async def batch(self, steps: Sequence[Step]) -> list[Result]:
+        connection = self.connection
+        cursors = [_Cursor(connection, row_factory=tuple_row) for _ in steps]
+        if len(steps) == 1:
+            cursors[0].execute(steps[0][0], bound(steps[0][1]), binary=True)
+        for start in range(0, len(steps) if len(steps) > 1 else 0, _MOST_STEPS):
+            with connection.pipeline():
+                for cursor, (statement, values) in zip(
+                    cursors[start : start + _MOST_STEPS], steps[start : start + _MOST_STEPS], strict=True
+                ):
+                    cursor.execute(statement, bound(values), binary=True)
+        return [Result(cursor.rowcount, _plain(cursor.fetchall()) if has_rows(cursor) else []) for cursor in cursors]
+
+    async def close(self) -> None:
+        self.connection.close()
+
+
+class LoopSession:
+    """A `psycopg.AsyncConnection`, on the loop it belongs to."""
+
+    def __init__(self, connection: Any, pool: Any = None) -> None:
+        self.connection = connection
+        self.pool = pool
+        self.is_restored = False
+
+    async def batch(self, steps: Sequence[Step]) -> list[Result]:
+        connection = self.connection
+        cursors = [_AsyncCursor(connection, row_factory=tuple_row) for _ in steps]
+        if len(steps) == 1:
+            await cursors[0].execute(steps[0][0], bound(steps[0][1]), binary=True)
+        for start in range(0, len(steps) if len(steps) > 1 else 0, _MOST_STEPS):
+            async with connection.pipeline():
+                for cursor, (statement, values) in zip(
+                    cursors[start : start + _MOST_STEPS], steps[start : start + _MOST_STEPS], strict=True
+                ):
+                    await cursor.execute(statement, bound(values), binary=True)
+        return [
+            Result(cursor.rowcount, _plain(await cursor.fetchall()) if has_rows(cursor) else []) for cursor in cursors
+        ]
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+
+def has_rows(cursor: Any) -> bool:
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0
+
+
+def is_idle(connection: Any) -> bool:
+    """Whether the connection is in no transaction."""
+    return bool(connection.pgconn.transaction_status == TransactionStatus.IDLE)
+
+
+def bound(values: Sequence[Any]) -> list[Any]:
+    """Values as they are sent."""
+    return [
+        (value if "\0" not in value and "\1" not in value else escape(value))
+        if type(value) is str
+        else [escape(one) for one in value]
+        if type(value) is list and value and type(value[0]) is str
+        else value
+        for value in values
+    ]
+
+
+def escape(text: str) -> str:
+    """Text without NUL, in the same order."""
+    if "\0" not in text and "\1" not in text:
+        return text
+    return text.replace("\1", "\1\2").replace("\0", "\1\1")
+
+
+def unescape(text: str) -> str:
+    """What `escape` was given."""
+    return text.replace("\1\1", "\0").replace("\1\2", "\1") if "\1" in text else text
+
+
+def _plain(rows: list[Any]) -> list[Any]:
+    """Rows as they were given; only the few with an escape in them are made anew."""
+    for position, row in enumerate(rows):
+        for value in row:
+            if type(value) is str and "\1" in value:
+                rows[position] = tuple(unescape(one) if type(one) is str else one for one in row)
+                break
+    return rows
+
+
+class BytesArray(list[bytes]):
+    """A list that is sent as `bytea[]`; the driver's own way looks at every element three times."""
+
+
+class WholesArray(list[int]):
+    """A list that is sent as `bigint[]`."""
+
+
+# Dimensions, whether there are NULLs, the type of the elements, how many, and where counting begins.
+_ARRAY_HEAD = struct.Struct("!iiIii")
+_LENGTH = struct.Struct("!i")
+_WHOLE = struct.Struct("!iq")
+
+
+class _BytesArrayDumper(Dumper):
+    format = Format.BINARY
+    oid = 1001  # bytea[]
+
+    def dump(self, obj: Any) -> bytes:
+        parts = [_ARRAY_HEAD.pack(1, 0, 17, len(obj), 1)]
+        for one in obj:
+            parts += (_LENGTH.pack(len(one)), one)
+        return b"".join(parts)
+
+
+class _WholesArrayDumper(Dumper):
+    format = Format.BINARY
+    oid = 1016  # bigint[]
+
+    def dump(self, obj: Any) -> bytes:
+        return _ARRAY_HEAD.pack(1, 0, 20, len(obj), 1) + b"".join([_WHOLE.pack(8, one) for one in obj])
+
+
+class _JsonText(Loader):
+    """JSON as text: nobody here looks into it."""
+
+    format = Format.BINARY
+
+    def load(self, data: Any) -> str:
+        return bytes(data)[1:].decode()
+
+
+def _adapters() -> AdaptersMap:
+    adapters = AdaptersMap(psycopg.adapters)
+    adapters.register_loader("jsonb", _JsonText)
+    # One type for all whole numbers: a statement is prepared for each combination of types.
+    adapters.register_dumper(int, Int8BinaryDumper)
+    adapters.register_dumper(BytesArray, _BytesArrayDumper)
+    adapters.register_dumper(WholesArray, _WholesArrayDumper)
+    return adapters
+
+
+_ADAPTERS = _adapters()
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    """A cursor with our types and rows, whatever a given connection makes of its own."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        return _ADAPTERS
+
+
+class _AsyncCursor(psycopg.AsyncCursor[Any]):
+    """The same on a loop."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        return _ADAPTERS

@@ -1,0 +1,86 @@
+"""Tenants: each transaction names its own, and row-level security does the rest."""
+
+import asyncio
+
+import pytest
+
+import threadline
+from threadline.testing.making import checkpoint, place
+
+TABLES = ("threads", "checkpoints", "writes", "chunks")
+
+
+@pytest.fixture
+def secured(connect, admin, schema, role):
+    """Tables with a tenant in every row, which its own transactions alone may see."""
+    connect().setup()
+    tenant = "current_setting('threadline.tenant', true)"
+    for name in TABLES:
+        table = f"threadline_{name}"
+        admin.execute(f"ALTER TABLE {table} ADD COLUMN tenant text NOT NULL DEFAULT {tenant}")
+        admin.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+        admin.execute(f"CREATE POLICY own ON {table} USING (tenant = {tenant}) WITH CHECK (tenant = {tenant})")
+    admin.execute("DROP INDEX threadline_threads_by_id")
+    admin.execute("CREATE UNIQUE INDEX threadline_threads_by_id ON threadline_threads (tenant, thread_id)")
+    admin.execute(f'GRANT USAGE ON SCHEMA "{schema}" TO {role}')
+    admin.execute(f'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "{schema}" TO {role}')
+
+
+def arguments(at, values, **more):
+    made = checkpoint(values)
+    return at, made, {"source": "loop", "step": 1, **more}, made["channel_versions"]
+
+
+def test_tenants_see_their_own_threads_alone(secured, as_role, schema, admin):
+    acme = threadline.connect(as_role, schema=schema, tenant="acme", pool_size=1)
+    zoo = threadline.connect(as_role, schema=schema, tenant="zoo", pool_size=1)
+    for saver, word in ((acme, "anvil"), (zoo, "zebra")):
+        at = saver.put(*arguments(place("t"), {"messages": [word * 30] * 5}))
+        at = saver.put(*arguments(at, {"messages": [word * 30] * 6}))
+        saver.put_writes(at, [("messages", [word])], "task")
+    for saver, word in ((acme, "anvil"), (zoo, "zebra")):
+        assert saver.get(place("t"))["channel_values"] == {"messages": [word * 30] * 6}
+        assert [value for _, _, value in saver.get_tuple(place("t")).pending_writes] == [[word]]
+        assert len(list(saver.list(None))) == 2
+        assert saver.count_threads() == 1
+    acme.delete_thread("t")
+    assert acme.get_tuple(place("t")) is None
+    assert zoo.get(place("t"))["channel_values"] == {"messages": ["zebra" * 30] * 6}
+    assert admin.execute("SELECT DISTINCT tenant FROM threadline_checkpoints").fetchall() == [("zoo",)]
+    for saver in (acme, zoo):
+        saver.close()
+
+
+def test_the_async_half_names_the_tenant_too(secured, as_role, schema):
+    async def work():
+        savers = [threadline.connect(as_role, schema=schema, tenant=name) for name in ("acme", "zoo")]
+        await asyncio.gather(*[saver.aput(*arguments(place("t"), {"n": n})) for n, saver in enumerate(savers)])
+        found = [(await saver.aget(place("t")))["channel_values"] for saver in savers]
+        for saver in savers:
+            await saver.aclose()
+        return found
+
+    assert asyncio.run(work()) == [{"n": 0}, {"n": 1}]
+
+
+def test_nobody_sees_anything_without_a_tenant(secured, as_role, schema):
+    acme = threadline.connect(as_role, schema=schema, tenant="acme")
+    acme.put(*arguments(place("t"), {"n": 1}))
+    nobody = threadline.connect(as_role, schema=schema)
+    assert nobody.get_tuple(place("t")) is None
+    with pytest.raises(threadline.ThreadlineError):
+        nobody.put(*arguments(place("t"), {"n": 2}))
+    assert acme.get(place("t"))["channel_values"] == {"n": 1}
+    for saver in (acme, nobody):
+        saver.close()
+
+
+def test_a_tenant_does_not_stay_with_a_connection(connect, postgres_url, schema):
+    import psycopg
+
+    with psycopg.connect(postgres_url, autocommit=True) as given:
+        saver = threadline.connect(connection=given, schema=schema, tenant="acme")
+        at = saver.put(*arguments(place("t"), {"n": 1}))
+        saver.put(*arguments(at, {"n": 2}))
+        assert saver.get(place("t")) is not None
+        assert given.execute("SELECT current_setting('threadline.tenant', true)").fetchone()[0] in ("", None)
