@@ -296,9 +296,11 @@ def _literal(value: Any, kind: str, is_plain: bool) -> bytes:
         return b"NULL"
     if isinstance(value, str):
         value = _encoded(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    elif isinstance(value, (bytearray, memoryview)):
+        value = bytes(value)
+    if isinstance(value, bytes):
         if not kind:
-            return _quoted(bytes(value), is_plain)
+            return _quoted(value, is_plain)
         column = kind.removesuffix("_full")
         key = key_of(column, value)
         if kind == column:

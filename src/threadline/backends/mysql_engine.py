@@ -20,7 +20,16 @@ from ..errors import InvalidRequest, Unavailable
 from .engine import Operation
 from .layers import ReadOnlyLayer
 from .mysql import MysqlBackend, MysqlDialect, MysqlTransaction, NeedsSnapshot, translate
-from .mysql_pools import BlockingPool, BlockingWire, GivenConnection, GivenLoop, LoopPool, LoopWire, is_lost
+from .mysql_pools import (
+    BlockingPool,
+    BlockingWire,
+    GivenConnection,
+    GivenLoop,
+    LoopPool,
+    LoopWire,
+    is_lost,
+    refuse_if_closed,
+)
 from .mysql_schema import MysqlStatements, tables
 from .mysql_setup import MysqlSetup
 from .mysql_url import Address
@@ -37,6 +46,8 @@ _inherited: list[LoopPool] = []
 
 _WRITING = (b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", b"START TRANSACTION")
 _SNAPSHOT = (b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", b"START TRANSACTION READ ONLY")
+# What InnoDB adds to a row: its header, the key, and where long columns lie.
+_ROW_BYTES = 80
 
 
 class MysqlEngine:
@@ -79,9 +90,11 @@ class MysqlEngine:
         _engines.add(self)
 
     def run(self, operation: Operation[T]) -> T:
+        refuse_if_closed(self._is_closed)
         return run_now(operation(self._blocking))
 
     async def arun(self, operation: Operation[T]) -> T:
+        refuse_if_closed(self._is_closed)
         if isinstance(self.blocking_pool, GivenConnection):
             import asyncio
 
@@ -234,20 +247,12 @@ class _Mysql:
         await wire.send([f"OPTIMIZE TABLE {', '.join(tables(self._engine.prefix))}".encode()])
 
     async def _sized(self, wire: Any) -> int:
-        # MySQL remembers these figures for a day unless told otherwise; MariaDB does not know the setting.
-        await wire.send(
-            [
-                b"SET SESSION lock_wait_timeout = @@lock_wait_timeout"
-                b" /*!80000 , SESSION information_schema_stats_expiry = 0 */"
-            ]
-        )
-        named = ", ".join(f"'{table}'" for table in tables(self._engine.prefix))
-        statement = (
-            f"SELECT coalesce(sum(data_length + index_length), 0) FROM information_schema.tables "
-            f"WHERE table_schema = DATABASE() AND table_name IN ({named})"
-        )
-        [answer] = await wire.send([statement.encode()])
-        return int(answer.rows[0][0])
+        """What the rows take. Files grow by megabytes, and the server's own figures lag behind."""
+        sql = self._engine.sql
+        answers = [
+            await wire.send([each.encode()]) for each in (sql.count_checkpoints, sql.count_writes, sql.count_chunks)
+        ]
+        return sum(int(answer.rows[0][0]) * _ROW_BYTES + int(answer.rows[0][1]) for [answer] in answers)
 
 
 class _BlockingMysql(_Mysql):

@@ -23,7 +23,16 @@ from .mysql import LOST, Answer
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["BlockingPool", "BlockingWire", "GivenConnection", "GivenLoop", "LoopPool", "LoopWire", "is_lost"]
+__all__ = [
+    "BlockingPool",
+    "BlockingWire",
+    "GivenConnection",
+    "GivenLoop",
+    "LoopPool",
+    "LoopWire",
+    "is_lost",
+    "refuse_if_closed",
+]
 
 # Networks forget connections that are silent for long.
 _LONG_IDLE_SECONDS = 60.0

@@ -59,7 +59,9 @@ class Address:
 
     def blocking_options(self, timeout: float) -> dict[str, Any]:
         """What PyMySQL's `connect` takes."""
-        waits = {name: float(self.options[name]) for name in ("read_timeout", "write_timeout") if name in self.options}
+        waits: dict[str, Any] = {
+            name: float(self.options[name]) for name in ("read_timeout", "write_timeout") if name in self.options
+        }
         tls = {"ssl_disabled": True} if self._is_plain else {"ssl": self._tls()} if self._tls() else {}
         return {
             **self._common(timeout),
