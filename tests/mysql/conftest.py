@@ -2,7 +2,9 @@
 
 import itertools
 import os
+import sys
 import uuid
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pymysql
@@ -10,6 +12,10 @@ import pytest
 
 import threadline
 from threadline.backends.mysql_schema import tables
+
+# The histories of tests/durability, and the adapter of tests/test_conformance.py, serve here too.
+TESTS = Path(__file__).resolve().parents[1]
+sys.path += [str(TESTS), str(TESTS / "durability")]
 
 DEFAULT = "mysql://root@127.0.0.1:3306/"
 _numbers = itertools.count(1)

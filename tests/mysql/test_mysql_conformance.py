@@ -1,18 +1,14 @@
 """LangGraph's published conformance suite on MySQL and MariaDB, through both halves."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 from langgraph.checkpoint.conformance import validate
 from langgraph.checkpoint.conformance.capabilities import Capability
 from langgraph.checkpoint.conformance.initializer import RegisteredCheckpointer
 
-from threadline.langgraph import Checkpointer
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from test_conformance import SyncHalf
+from threadline.langgraph import Checkpointer
 
 
 @pytest.mark.parametrize("half", ["sync", "async"])

@@ -7,14 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
+import lives
 import pytest
 
 import threadline
+from threadline.backends.mysql import bound
 from threadline.drive import run_now
+from threadline.errors import Unavailable
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "durability"))
-import lives
 
 
 def crowd(*arguments, seconds=120):
@@ -82,6 +83,46 @@ def test_a_deleted_thread_is_begun_anew_once_by_many(connect, root, prefix):
         for n in range(8):
             assert saver.get_tuple(lives.config("again", namespace=f"ns-{n}")) is not None, (turn, n)
     assert leaked(saver) == set()
+
+
+def test_writers_of_a_pool_share_it_and_a_collector_has_it_alone(connect, root, prefix):
+    saver = connect(timeout=1, retry=None)
+    saver.put(*lives.put_arguments("held", 0))
+    pool = run_now(saver._engine._blocking.thread("held")).pool
+    saver.copy_thread("held", "mate")
+    root.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    root.begin()
+    root.query(f"SELECT pool FROM {prefix}pools WHERE pool = {pool} LOCK IN SHARE MODE")
+    saver.put(*lives.put_arguments("held", 1))
+    with pytest.raises(Unavailable):
+        run_now(saver._engine._blocking.collect(pool, [], set()))
+    with pytest.raises(Unavailable):
+        saver.delete_thread("mate")
+    root.rollback()
+    root.begin()
+    root.query(f"SELECT pool FROM {prefix}pools WHERE pool = {pool} FOR UPDATE")
+    with pytest.raises(Unavailable):
+        saver.put(*lives.put_arguments("held", 2))
+    with pytest.raises(Unavailable):
+        saver.copy_thread("held", "another")
+    assert lives.check(saver.get_tuple(lives.config("held")), "held") == 1
+    root.rollback()
+    saver.put(*lives.put_arguments("held", 2))
+    saver.delete_thread("mate")
+
+
+def test_holding_a_pool_leaves_the_rows_of_its_threads_free(connect, root, prefix):
+    """Else a collector that raises their epoch, and a writer that waits for the pool, would block each other."""
+    saver = connect()
+    saver.put(*lives.put_arguments("free", 0))
+    hold = bound(saver._engine.sql.hold_of[False], ("free",), is_plain=False)
+    with saver._engine.blocking_pool.connection() as connection:
+        connection.begin()
+        connection.query(hold)
+        root.query("SET SESSION innodb_lock_wait_timeout = 1")
+        root.query(f"UPDATE {prefix}threads SET active = active + 1")
+        assert root.affected_rows() == 1
+        connection.rollback()
 
 
 def check_race(mysql_url, prefix, connect, tmp_path, seconds):

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import lives
 import pytest
 
 import threadline
@@ -12,9 +13,6 @@ from threadline.backends.mysql_schema import key_of, tables
 from threadline.backends.port import Change, CheckpointRow, ChunkRow, Query, WriteRow
 from threadline.drive import run_now
 from threadline.errors import Corrupt, InvalidRequest, NewerFormat, ReadOnly
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "durability"))
-import lives
 
 ODD = [
     "nul\0inside",
@@ -258,7 +256,7 @@ def test_rights_that_are_missing_are_named(connect, root, prefix, mysql_url):
 
 def test_threads_of_langgraph_in_the_same_database_are_pointed_out(connect, root, caplog):
     root.query(
-        "CREATE TABLE checkpoints (thread_id VARCHAR(150), checkpoint_ns VARCHAR(150), parent_checkpoint_id VARCHAR(150))"
+        "CREATE TABLE checkpoints (thread_id VARCHAR(99), checkpoint_ns VARCHAR(99), parent_checkpoint_id VARCHAR(99))"
     )
     try:
         connect().open()

@@ -25,8 +25,8 @@ from .sql.backend import SqlBackend, Transaction
 from .sql.reader import found_row, ordered_writes
 
 __all__ = [
-    "LOST",
     "Answer",
+    "LOST",
     "MysqlBackend",
     "MysqlDialect",
     "MysqlTransaction",

@@ -27,6 +27,7 @@ from .mysql_pools import (
     GivenLoop,
     LoopPool,
     LoopWire,
+    connect_on_loop,
     is_lost,
     refuse_if_closed,
 )
@@ -81,7 +82,7 @@ class MysqlEngine:
         self.is_given = connection is not None or pool is not None
         self.blocking_pool = self._make_blocking_pool(connection)
         self._given_loop = _given_loop(connection, pool)
-        self._loop_pools: weakref.WeakKeyDictionary[Any, LoopPool] = weakref.WeakKeyDictionary()
+        self._loop_pools: dict[Any, LoopPool] = {}
         self._is_closed = False
         self.sql = MysqlStatements(MysqlDialect(), self.prefix)
         policy = _policy(retry)
@@ -116,9 +117,10 @@ class MysqlEngine:
         if self._given_loop is not None:
             self._given_loop.close()
         for loop, pool in list(self._loop_pools.items()):
-            # A transport may be touched on its own loop only; that of a loop that ended closes with its memory.
+            # A transport may be touched on its own loop only.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(pool.close)
+        self._loop_pools = {}
 
     async def aclose(self) -> None:
         import asyncio
@@ -133,7 +135,7 @@ class MysqlEngine:
             self.blocking_pool.restart()
         # Closing an inherited transport would take it out of the parent's selector, too: it is only kept.
         _inherited.extend(self._loop_pools.values())
-        self._loop_pools = weakref.WeakKeyDictionary()
+        self._loop_pools = {}
 
     def loop_pool(self) -> LoopPool | GivenLoop:
         """The connections of the running loop."""
@@ -145,10 +147,9 @@ class MysqlEngine:
         pool = self._loop_pools.get(loop)
         if pool is None:
             pool = LoopPool(self._connect_on_loop, self._pool_size, self.timeout)
-            if self._is_closed:
-                pool.close()
-            else:
-                self._loop_pools[loop] = pool
+            # A pool holds its loop. What belongs to loops that ended closes with its memory.
+            self._loop_pools = {each: kept for each, kept in self._loop_pools.items() if not each.is_closed()}
+            self._loop_pools[loop] = pool
         return pool
 
     @contextmanager
@@ -179,10 +180,8 @@ class MysqlEngine:
         return pymysql.connect(**self._address.blocking_options(self.timeout))
 
     async def _connect_on_loop(self) -> Any:
-        import aiomysql
-
         assert self._address is not None
-        return await aiomysql.connect(**self._address.loop_options(self.timeout))
+        return await connect_on_loop(self._address.loop_options(self.timeout))
 
 
 def _given_loop(connection: Any, pool: Any) -> GivenLoop | None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pymysql
@@ -30,6 +31,7 @@ __all__ = [
     "GivenLoop",
     "LoopPool",
     "LoopWire",
+    "connect_on_loop",
     "is_lost",
     "refuse_if_closed",
 ]
@@ -200,6 +202,28 @@ def _part(connection: Any) -> None:
         connection.close()
     except (pymysql.err.MySQLError, OSError):
         connection._force_close()
+
+
+@lru_cache(maxsize=1)
+def _quiet_connection() -> type:
+    """aiomysql's connection, for loops that end before anybody closed the saver."""
+    import aiomysql
+
+    class QuietConnection(aiomysql.Connection):  # type: ignore[misc]
+        # The original closes its transport from whichever thread collects it, or complains that its loop is closed.
+        def __del__(self) -> None:
+            writer, self._writer = getattr(self, "_writer", None), None
+            if writer is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(writer.transport.close)
+
+    return QuietConnection
+
+
+async def connect_on_loop(options: dict[str, Any]) -> Any:
+    """A new connection of the running loop."""
+    connection = _quiet_connection()(**options)
+    await connection._connect()
+    return connection
 
 
 class LoopPool:

@@ -17,7 +17,7 @@ import re
 from .sql.schema import Migration
 from .sql.statements import Dialect, Statements
 
-__all__ = ["ID_BYTES", "TEXT_COLUMNS", "MysqlStatements", "key_of", "migrations", "rewritten", "tables"]
+__all__ = ["ID_BYTES", "MysqlStatements", "TEXT_COLUMNS", "key_of", "migrations", "rewritten", "tables"]
 
 # How many bytes the keys take. With the numbers beside them they stay below InnoDB's 3072 in every table, and
 # alone below max_sort_length (1024, less 2 for a length): what is longer would be sorted by its head only.
