@@ -11,7 +11,7 @@ from ..rules import lease_key, write_order
 from .search import page_statement
 from .statements import CONDITIONS, Statements
 
-__all__ = ["Database", "SqlReader", "Transaction"]
+__all__ = ["Database", "SqlReader", "Transaction", "found_row", "ordered_writes"]
 
 T = TypeVar("T")
 
@@ -77,10 +77,10 @@ class SqlReader:
                 rows = await tx.rows(self.sql.find, (thread_id, namespace, checkpoint_id))
             if not rows:
                 return None
-            found = _found(rows[0])
+            found = found_row(rows[0])
             if with_writes:
                 place = (found.pool, rows[0][-1], namespace, found.row.id)
-                return found._replace(writes=_ordered(await tx.rows(self.sql.writes, place)))
+                return found._replace(writes=ordered_writes(await tx.rows(self.sql.writes, place)))
             return found
 
         return await self.database.read(work)
@@ -91,7 +91,7 @@ class SqlReader:
             for part in self._batches(thread_ids):
                 condition, bound = self.sql.dialect.among("t.thread_id", part)
                 statement = self.sql.dialect.text(self.sql.heads.replace(CONDITIONS, condition))
-                found += [_found(row) for row in await tx.rows(statement, (*bound, namespace))]
+                found += [found_row(row) for row in await tx.rows(statement, (*bound, namespace))]
             return found
 
         return await self._read_once(work)
@@ -100,7 +100,7 @@ class SqlReader:
         async def work(tx: Transaction) -> list[Found]:
             statement, values = page_statement(self.sql, query)
             rows = await tx.rows(statement, values)
-            found = [_found(row) for row in rows]
+            found = [found_row(row) for row in rows]
             if query.with_writes:
                 await self._add_writes(rows, found, tx)
             return found
@@ -120,7 +120,7 @@ class SqlReader:
         for position, (row, one) in enumerate(zip(rows, found, strict=True)):
             own = writes.get((row[-1], one.row.namespace, one.row.id))
             if own:
-                found[position] = one._replace(writes=_ordered(own))
+                found[position] = one._replace(writes=ordered_writes(own))
 
     async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
         async def work(tx: Transaction) -> list[Found]:
@@ -130,7 +130,7 @@ class SqlReader:
             place = (thread.pool, thread.serial, namespace)
             rows = await tx.rows(self.sql.chain, (*place, checkpoint_id, *place, limit - 1, *place))
             head = (thread_id, thread.pool, thread.epoch)
-            found = [_found((*head, *row)) for row in rows]
+            found = [found_row((*head, *row)) for row in rows]
             await self._add_writes([(*head, *row, thread.serial) for row in rows], found, tx)
             return found
 
@@ -252,11 +252,13 @@ class SqlReader:
             position += size
 
 
-def _found(row: Sequence[Any]) -> Found:
+def found_row(row: Sequence[Any]) -> Found:
+    """A checkpoint from a row of `find` and its like, without its writes."""
     return Found(row[0], row[1], row[2], CheckpointRow(*row[3:16]), [])
 
 
-def _ordered(rows: Sequence[Sequence[Any]]) -> list[WriteRow]:
+def ordered_writes(rows: Sequence[Sequence[Any]]) -> list[WriteRow]:
+    """Pending writes in the order in which they are replayed."""
     writes = [WriteRow(*row) for row in rows]
     writes.sort(key=lambda write: write_order(write.task_path, write.task_id, write.idx))
     return writes

@@ -1,0 +1,373 @@
+"""Connections to MySQL and MariaDB: how they are opened, kept, checked and given back, blocking and async side by side.
+
+Decided here: a pool opens a connection when none is idle, up to its size. An idle connection that the server
+has closed shows as readable, so it costs no round trip to notice; one that was idle for long is asked. When
+one connection is lost, all idle ones are let go: they most likely went the same way.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.constants import CLIENT, SERVER_STATUS
+
+from ..errors import Closed, Conflict, Unavailable
+from .mysql import LOST, Answer
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = [
+    "BlockingPool",
+    "BlockingWire",
+    "GivenConnection",
+    "GivenLoop",
+    "LoopPool",
+    "LoopWire",
+    "connect_on_loop",
+    "is_lost",
+    "refuse_if_closed",
+]
+
+# Networks forget connections that are silent for long.
+_LONG_IDLE_SECONDS = 60.0
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection cannot be used after this error: it broke, or was left in the middle of an answer."""
+    if isinstance(error, pymysql.err.MySQLError):
+        return not error.args or error.args[0] in LOST or isinstance(error, pymysql.err.InterfaceError)
+    return isinstance(error, (OSError, EOFError)) or not isinstance(error, Exception)
+
+
+class _Wire:
+    """What both kinds of connection tell of themselves."""
+
+    most_bytes = 0
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.is_plain = bool(connection.server_status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES)
+        self._can_join = bool(connection.client_flag & CLIENT.MULTI_STATEMENTS)
+
+    def _packets(self, statements: Sequence[bytes]) -> Sequence[bytes]:
+        return [b";".join(statements)] if self._can_join else statements
+
+    def refuse_foreign_transaction(self) -> None:
+        """A given connection may be busy with work of its owner, which ours must not commit."""
+        if self.connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
+            raise Conflict("the given connection is inside a transaction of yours: commit it before using the saver")
+
+
+def _answer(cursor: Any, rows: Sequence[Any]) -> Answer:
+    return Answer(rows, tuple([column[0] for column in cursor.description or ()]), cursor.rowcount)
+
+
+class BlockingWire(_Wire):
+    """A PyMySQL connection; never suspends."""
+
+    async def send(self, statements: Sequence[bytes]) -> list[Answer]:
+        answers = []
+        cursor = self.connection.cursor(pymysql.cursors.Cursor)
+        for packet in self._packets(statements):
+            cursor.execute(packet)
+            answers.append(_answer(cursor, cursor.fetchall()))
+            while cursor.nextset():
+                answers.append(_answer(cursor, cursor.fetchall()))
+        return answers
+
+
+class LoopWire(_Wire):
+    """An aiomysql connection."""
+
+    async def send(self, statements: Sequence[bytes]) -> list[Answer]:
+        import aiomysql
+
+        answers = []
+        cursor = await self.connection.cursor(aiomysql.Cursor)
+        for packet in self._packets(statements):
+            await cursor.execute(packet)
+            answers.append(_answer(cursor, await cursor.fetchall() if cursor.description else ()))
+            while await cursor.nextset():
+                answers.append(_answer(cursor, await cursor.fetchall() if cursor.description else ()))
+        return answers
+
+
+class BlockingPool:
+    """PyMySQL connections for the threads of this process."""
+
+    def __init__(self, connect: Callable[[], Any], size: int, timeout: float) -> None:
+        self._connect = connect
+        self._size = size
+        self._timeout = timeout
+        self._is_closed = False
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew in a forked process; what was inherited is closed without a word to the server."""
+        self._change = threading.Condition()
+        self._idle: list[tuple[Any, float]] = []
+        self._out = 0
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        """A connection, alone on it."""
+        change = self._change
+        connection = self._taken() or self._opened()
+        try:
+            yield connection
+        except BaseException as error:
+            if is_lost(error):
+                connection._force_close()
+                self._drop_idle()
+            raise
+        finally:
+            with change:
+                self._out -= 1
+                if connection.open and not self._is_closed and change is self._change:
+                    self._idle.append((connection, time.monotonic()))
+                else:
+                    connection._force_close()
+                change.notify()
+
+    def close(self) -> None:
+        with self._change:
+            self._is_closed = True
+            for connection, _ in self._idle:
+                _part(connection)
+            self._idle.clear()
+            self._change.notify_all()
+
+    def _taken(self) -> Any:
+        """An idle connection that works, or None with a place reserved for a new one."""
+        deadline = time.monotonic() + self._timeout
+        with self._change:
+            while self._out >= self._size and not self._is_closed:
+                if not self._change.wait(max(0.0, deadline - time.monotonic())):
+                    raise exhausted(self._size, self._timeout)
+            refuse_if_closed(self._is_closed)
+            self._out += 1
+            while self._idle:
+                connection, since = self._idle.pop()
+                if _works(connection, time.monotonic() - since):
+                    return connection
+                connection._force_close()
+            return None
+
+    def _opened(self) -> Any:
+        try:
+            return self._connect()
+        except BaseException:
+            with self._change:
+                self._out -= 1
+                self._change.notify()
+            raise
+
+    def _drop_idle(self) -> None:
+        with self._change:
+            for connection, _ in self._idle:
+                connection._force_close()
+            self._idle.clear()
+
+
+def _works(connection: Any, idle_seconds: float) -> bool:
+    if not connection.open or _is_readable(connection._sock):
+        return False
+    if idle_seconds > _LONG_IDLE_SECONDS:
+        try:
+            connection.ping(reconnect=False)
+        except (pymysql.err.MySQLError, OSError):
+            return False
+    return True
+
+
+def _is_readable(sock: Any) -> bool:
+    """Whether the server has said something unasked, which can only be a goodbye."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([sock], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _part(connection: Any) -> None:
+    try:
+        connection.close()
+    except (pymysql.err.MySQLError, OSError):
+        connection._force_close()
+
+
+@lru_cache(maxsize=1)
+def _quiet_connection() -> type:
+    """aiomysql's connection, for loops that end before anybody closed the saver."""
+    import aiomysql
+
+    class QuietConnection(aiomysql.Connection):  # type: ignore[misc]
+        # The original closes its transport from whichever thread collects it, or complains that its loop is closed.
+        def __del__(self) -> None:
+            writer, self._writer = getattr(self, "_writer", None), None
+            if writer is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(writer.transport.close)
+
+    return QuietConnection
+
+
+async def connect_on_loop(options: dict[str, Any]) -> Any:
+    """A new connection of the running loop."""
+    connection = _quiet_connection()(**options)
+    await connection._connect()
+    return connection
+
+
+class LoopPool:
+    """aiomysql connections for the tasks of one event loop."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Any]], size: int, timeout: float) -> None:
+        import asyncio
+
+        self._connect = connect
+        self._size = size
+        self._timeout = timeout
+        self._is_closed = False
+        self._places = asyncio.Semaphore(size)
+        self._idle: list[tuple[Any, float]] = []
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        """A connection, alone on it."""
+        import asyncio
+
+        refuse_if_closed(self._is_closed)
+        try:
+            if self._places.locked():
+                await asyncio.wait_for(self._places.acquire(), self._timeout)
+            else:
+                await self._places.acquire()
+        except asyncio.TimeoutError:
+            raise exhausted(self._size, self._timeout) from None
+        try:
+            refuse_if_closed(self._is_closed)
+            connection = await self._taken() or await self._connect()
+            try:
+                yield connection
+            except BaseException as error:
+                if is_lost(error):
+                    connection.close()
+                    self._drop_idle()
+                raise
+            finally:
+                if self._is_closed:
+                    connection.close()
+                elif not connection.closed:
+                    self._idle.append((connection, time.monotonic()))
+        finally:
+            self._places.release()
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        while self._idle:
+            await self._idle.pop()[0].ensure_closed()
+
+    def close(self) -> None:
+        """Let go of connections whose loop has ended, or is about to."""
+        self._is_closed = True
+        self._drop_idle()
+
+    async def _taken(self) -> Any:
+        while self._idle:
+            connection, since = self._idle.pop()
+            reader = connection._reader
+            if connection.closed or reader.at_eof() or reader.exception() or getattr(reader, "eof_received", False):
+                connection.close()
+                continue
+            if time.monotonic() - since > _LONG_IDLE_SECONDS:
+                try:
+                    await connection.ping(reconnect=False)
+                except (pymysql.err.MySQLError, OSError):
+                    connection.close()
+                    continue
+            return connection
+        return None
+
+    def _drop_idle(self) -> None:
+        for connection, _ in self._idle:
+            connection.close()
+        self._idle.clear()
+
+
+class GivenConnection:
+    """A PyMySQL connection that the caller opened and will close."""
+
+    def __init__(self, connection: Any) -> None:
+        self._given = connection
+        self._is_closed = False
+        self.restart()
+
+    def restart(self) -> None:
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        refuse_if_closed(self._is_closed)
+        with self._lock:
+            if not self._given.open:
+                raise Closed("the given connection was closed")
+            yield self._given
+
+    def close(self) -> None:
+        self._is_closed = True
+
+
+class GivenLoop:
+    """An aiomysql connection or pool that the caller opened and will close."""
+
+    def __init__(self, *, connection: Any = None, pool: Any = None) -> None:
+        self._given = connection
+        self._pool = pool
+        self._is_closed = False
+        self._lock: asyncio.Lock | None = None
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        import asyncio
+
+        refuse_if_closed(self._is_closed)
+        if self._pool is not None:
+            async with self._pool.acquire() as connection:
+                try:
+                    yield connection
+                except BaseException as error:
+                    if is_lost(error):
+                        connection.close()
+                    raise
+            return
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        async with self._lock:
+            if self._given.closed:
+                raise Closed("the given connection was closed")
+            yield self._given
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+
+    def close(self) -> None:
+        self._is_closed = True
+
+
+def refuse_if_closed(is_closed: bool) -> None:
+    """Raise Closed after `close`."""
+    if is_closed:
+        raise Closed("this saver was closed; open a new one with threadline.connect()")
+
+
+def exhausted(size: int, timeout: float) -> Unavailable:
+    """All connections are in use."""
+    return Unavailable(f"all {size} connections were in use for {timeout:g} s: raise pool_size, or timeout")
