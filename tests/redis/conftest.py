@@ -10,8 +10,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-import redis
 
+import redis
 import threadline
 
 HERE = Path(__file__).parent

@@ -10,10 +10,11 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-import redis
 import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry as DriverRetry
+
+import redis
 
 from ..drive import BlockingClock, Clock, LoopClock, run_now
 from ..errors import Closed, InvalidRequest
@@ -216,7 +217,7 @@ class _Target:
         self._pool_size = pool_size
         self._waits = waits
         try:
-            redis.connection.parse_url(self._url)
+            redis.connection.parse_url(self._url)  # type: ignore[no-untyped-call]
         except ValueError:
             raise InvalidRequest(
                 f"{self.shown} is no URL of a Redis server: give redis://user:password@host:6379/0"
@@ -272,7 +273,7 @@ class _Greeting:
         try:
             self._note(connection.read_response())
         except redis.ResponseError:
-            self._sight.doubts += 1  # it does not say: it may be any
+            self._sight.doubts += 1  # it does not say which: it may be any
 
     async def on_loop(self, connection: Any) -> None:
         await connection.on_connect()

@@ -1,8 +1,8 @@
 """The Backend port on Redis: which script a change becomes, and what its answer means.
 
 Every change of a pool is one script. Changes of several pools are one script too on a single server; a cluster
-cannot run it, and refuses them before anything is changed. Collecting marks without a lock and deletes only if no change
-came between; a pool that is written all the time is closed to writers for as long as one marking takes.
+cannot run it, and refuses them before anything is changed. Collecting marks without a lock and deletes only if no
+change came between; a pool that is written all the time is closed to writers for as long as one marking takes.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class RedisBackend(RedisSurvey):
             entry = await self.directory.entry(change.thread_id)
             origin = await self._origin(change) if change.joins is not None else None
             if entry is not None:
-                # A thread may begin in a pool of its own, or in that of the thread it joins; elsewhere it may only live.
+                # A thread may begin in a pool of its own, or in that of the thread it joins; elsewhere only live.
                 may_begin = entry.pool == (origin.pool if origin is not None else entry.ticket)
                 return Place(entry.pool, entry.ticket if may_begin else 0, entry.before, None, entry)
             if change.joins is None and change.stamp is not None:

@@ -1,8 +1,8 @@
 """How a script or a command gets to the server, in both halves, and what the server's errors mean.
 
-`doubts` counts how often this process lost sight of the server: a connection broke, or a server answered that does
-not know our scripts (it was started anew, or another took its place). What was acknowledged before may be
-gone there, so nothing that was known under an earlier count is relied on.
+`doubts` counts how often this process lost sight of the server: a connection broke, a new one led to another run of
+a server, or one answered that does not know our scripts. It was started anew then, or another took its place, and
+what was acknowledged before may be gone there: nothing that was known under an earlier count is relied on.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ from redis import exceptions
 from ...errors import InvalidRequest, StorageFull, ThreadlineError, Unavailable
 from .scripts import Script
 
-__all__ = ["BlockingLink", "Call", "Doubted", "Link", "LoopLink", "Sight", "translate"]
+__all__ = ["AnotherServer", "BlockingLink", "Call", "Doubted", "Link", "LoopLink", "Sight", "translate"]
 
 Call = tuple[Script, Sequence[bytes], Sequence[Any]]
+_CHANGED = "the server was started anew, or another took its place: what it holds is asked again"
 
 
 class Doubted(Unavailable):
     """The server may have lost what this process knows; nothing was changed."""
+
+
+class AnotherServer(redis.ConnectionError):
+    """A new connection led to a server that was not seen before; nothing was sent to it yet."""
 
 
 class Sight:
@@ -36,10 +41,13 @@ class Sight:
 
     def meet(self, run_id: str) -> None:
         """A connection was made to a server that calls this run of itself so."""
-        if run_id not in self.servers:
-            if self.servers:
-                self.doubts += 1
-            self.servers.add(run_id)
+        if run_id in self.servers:
+            return
+        is_first = not self.servers
+        self.servers.add(run_id)
+        if not is_first:
+            # The driver reconnects on its own, with a command in its hands that may rely on the old one.
+            raise AnotherServer
 
 
 class Link(Protocol):
@@ -151,7 +159,7 @@ def doubt(sight: Sight, known: int) -> None:
     """Note that a server answered which does not know us; refuse what relies on what was known of it."""
     if known >= 0 and sight.doubts == known:
         sight.doubts += 1
-        raise Doubted("the server was started anew, or another took its place: what it holds is asked again")
+        raise Doubted(_CHANGED)
 
 
 def checked(link: BlockingLink, answer: Any) -> Any:
@@ -172,6 +180,8 @@ def translated(link: BlockingLink) -> Iterator[None]:
         made = translate(error, link.where)
         if isinstance(made, Unavailable) and not isinstance(made, StorageFull):
             link.sight.doubts += 1
+        if isinstance(error, AnotherServer):
+            made = Doubted(_CHANGED)
         raise made from None  # the driver's words may hold what was sent
     except UnicodeError:
         raise InvalidRequest("ids and names must be text that UTF-8 can hold") from None
@@ -182,6 +192,20 @@ _SAID = re.compile(
     r"\b(OOM|NOPERM|NOAUTH|WRONGPASS|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|MISCONF|NOREPLICAS|"
     r"WRONGTYPE|CROSSSLOT|UNKILLABLE|MOVED|ASK)\b"
 )
+# The driver drops the word where it has a class for it.
+_CLASSES: dict[type[BaseException], str] = {
+    exceptions.OutOfMemoryError: "OOM",
+    exceptions.NoPermissionError: "NOPERM",
+    exceptions.AuthenticationError: "WRONGPASS",
+    exceptions.ReadOnlyError: "READONLY",
+    exceptions.BusyLoadingError: "LOADING",
+    exceptions.MasterDownError: "MASTERDOWN",
+    exceptions.ClusterDownError: "CLUSTERDOWN",
+    exceptions.TryAgainError: "TRYAGAIN",
+    exceptions.ClusterCrossSlotError: "CROSSSLOT",
+    exceptions.MovedError: "MOVED",
+    exceptions.AskError: "ASK",
+}
 _WAITS = {
     "READONLY": "is a replica now; another server takes over",
     "LOADING": "is loading its data",
@@ -200,12 +224,12 @@ _WAITS = {
 def translate(error: BaseException, where: str) -> ThreadlineError:
     """What an error of the driver means to the caller; never in the driver's words."""
     said = _SAID.search(str(error))
-    code = said.group(1) if said else ""
-    if isinstance(error, exceptions.OutOfMemoryError) or code == "OOM":
+    code = said.group(1) if said else next((_CLASSES[one] for one in type(error).__mro__ if one in _CLASSES), "")
+    if code == "OOM":
         return StorageFull(f"{where} has reached its maxmemory: give it more, or delete threads; nothing was written")
     if code == "NOAUTH":
         return InvalidRequest(f"{where} wants a password: give it in the URL, redis://user:password@host")
-    if code == "WRONGPASS" or isinstance(error, exceptions.AuthenticationError):
+    if code == "WRONGPASS":
         return InvalidRequest(f"{where} refuses the user or password of the URL")
     if code == "NOPERM":
         return InvalidRequest(

@@ -293,7 +293,7 @@ def unpack_place(place: bytes) -> str:
 
 def _writes(flat: Sequence[bytes]) -> list[WriteRow]:
     pairs = zip(flat[::2], flat[1::2], strict=True)
-    writes = [unpack_write(place, value) for place, value in pairs if value is not None]
+    writes = [unpack_write(place, value) for place, value in pairs]
     writes.sort(key=lambda write: write_order(write.task_path, write.task_id, write.idx))
     return writes
 
