@@ -3,10 +3,23 @@
 import itertools
 from typing import Any
 
+from langchain_core.messages import AIMessage, HumanMessage
+
 from threadline.core.difference import ChannelDiff, Diff, diff
 from threadline.testing.making import checkpoint, place
 
+LONG = "x" * 200  # not inline
+
 _versions = itertools.count(1)
+
+
+def messages(count: int) -> list[Any]:
+    """Messages of two kinds, each with an id, none of them inline."""
+    kinds = (HumanMessage, AIMessage)
+    return [
+        kinds[i % 2](content=f"message {i} " + "of a thread that went on for long " * 4, id=f"m{i}")
+        for i in range(count)
+    ]
 
 
 class Watched:

@@ -2,8 +2,8 @@
 
 What both begin and end with is set aside, then tokens that occur once on either side hold the rest in place
 (the longest run of them that has the same order), so that a list of distinct items costs what sorting it
-would. Only stretches without such a token are compared pair by pair, and only while there are few pairs: two
-long lists of a few repeated values are said to differ as a whole.
+would. Stretches in which every shared token repeats are compared place by place if most places are equal, by
+difflib if they are short, and else by matching the nth occurrence of a token with its nth on the other side.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["Block", "differing"]
 # From and to on the first side, from and to on the second.
 Block = tuple[int, int, int, int]
 
-# Pairs of equal tokens that difflib may look at: it takes well under a second for as many.
-_MOST_PAIRS = 100_000
+# Equal pairs times tokens that difflib may look at: its worst case takes about a second for as many.
+_MOST_WORK = 10_000_000
 
 
 def differing(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[Block]:
@@ -33,7 +33,7 @@ def differing(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[Blo
             if a0 < a1 or b0 < b1:
                 found.append(block)
             continue
-        anchors = _anchors(before, after, block)
+        anchors = _in_order(_once(before, a0, a1), _once(after, b0, b1))
         if anchors:
             waiting.extend(reversed(list(_between(anchors, block))))
         else:
@@ -50,11 +50,9 @@ def _trimmed(before: Sequence[Hashable], after: Sequence[Hashable], block: Block
     return a0, a1, b0, b1
 
 
-def _anchors(before: Sequence[Hashable], after: Sequence[Hashable], block: Block) -> list[tuple[int, int]]:
-    """Places of tokens that occur once on each side: as many as have the same order on both."""
-    a0, a1, b0, b1 = block
-    once_before, once_after = _once(before, a0, a1), _once(after, b0, b1)
-    shared = [(place, once_after[token]) for token, place in once_before.items() if token in once_after]
+def _in_order(before: dict[Hashable, int], after: dict[Hashable, int]) -> list[tuple[int, int]]:
+    """Places of the same token on both sides: as many as have the same order on both."""
+    shared = [(place, after[token]) for token, place in before.items() if token in after]
     # The longest increasing subsequence of the second places; the first ones ascend already.
     ends: list[int] = []  # the smallest second place that a subsequence of each length ends with
     last: list[int] = []  # which of `shared` that is
@@ -92,7 +90,25 @@ def _matched(before: Sequence[Hashable], after: Sequence[Hashable], block: Block
     a0, a1, b0, b1 = block
     first, second = before[a0:a1], after[b0:b1]
     counts, others = Counter(first), Counter(second)
-    if not 0 < sum(count * others[token] for token, count in counts.items()) <= _MOST_PAIRS:
+    pairs = sum(count * others[token] for token, count in counts.items())
+    if not pairs:
         return [block]
+    if len(first) == len(second):
+        kept = [(a0 + i, b0 + i) for i in range(len(first)) if first[i] == second[i]]
+        if 2 * len(kept) >= len(first):
+            return [gap for gap in _between(kept, block) if gap[0] < gap[1]]
+    if pairs * len(first) > _MOST_WORK:
+        gaps = _between(_in_order(_numbered(first, a0), _numbered(second, b0)), block)
+        return [gap for gap in gaps if gap[0] < gap[1] or gap[2] < gap[3]]
     codes = SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
     return [(a0 + i0, a0 + i1, b0 + j0, b0 + j1) for tag, i0, i1, j0, j1 in codes if tag != "equal"]
+
+
+def _numbered(stretch: Sequence[Hashable], start: int) -> dict[Hashable, int]:
+    """Every token with how often it occurred before, which makes each unique; and where."""
+    counts: Counter[Hashable] = Counter()
+    places: dict[Hashable, int] = {}
+    for place, token in enumerate(stretch, start):
+        places[token, counts[token]] = place
+        counts[token] += 1
+    return places
