@@ -57,6 +57,14 @@ def test_what_both_sides_share_may_be_lost_without_being_missed(connect, edited)
     assert len(found.channels[0].items) == 3
 
 
+@pytest.mark.parametrize(("fewer", "more"), [(100, 110), (150, 1500), (1500, 30_000)])
+def test_a_list_that_grew_into_a_deeper_tree_is_read_where_it_grew(connect, fewer, more):
+    saver, items = connect(), [f"{i} {LONG}" for i in range(more)]
+    a, b = put(saver, "t", {"x": items[:fewer]}), put(saver, "t", {"x": items})
+    _, watched = watched_diff(connect(), a, b)
+    assert not chunks_of(saver, a) & chunks_of(saver, b) & set(watched.asked)
+
+
 def test_any_chunk_lost_or_altered_is_corrupt_by_name(connect, edited):
     _, watched = watched_diff(connect(), *edited)
     sides = [chunks_of(connect(), config) for config in edited]
