@@ -46,6 +46,10 @@ Config = dict[str, Any]
 ChannelVersions = dict[str, Version]
 PendingWrite = tuple[str, str, Any]  # task id, channel, value
 
+# Private names under which graphs nevertheless keep state of their users: a state that is not a dict, and
+# what a function of the functional API left for its next call.
+_STATE_CHANNELS = frozenset(("__root__", "__previous__"))
+_ENGINE_PREFIXES = ("__", "branch:", "join:", "start:")
 _NOT_METADATA = frozenset(
     [
         "thread_id",
@@ -119,6 +123,11 @@ def copy_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
     copied["channel_versions"] = checkpoint["channel_versions"].copy()
     copied["versions_seen"] = {node: seen.copy() for node, seen in checkpoint["versions_seen"].items()}
     return copied
+
+
+def is_engine_channel(name: str) -> bool:
+    """Whether a channel is for the engine's own use, such as a trigger, and holds no state of the user."""
+    return name.startswith(_ENGINE_PREFIXES) and name not in _STATE_CHANNELS
 
 
 def get_checkpoint_id(config: Mapping[str, Any]) -> str | None:

@@ -90,6 +90,15 @@ class Reader:
             items -= pile.items.keys()
             nodes = below
 
+    async def gather_nodes(
+        self, pool: int, nodes: dict[bytes, tuple[int, int]], fetch: FetchChunks, pile: Pile
+    ) -> None:
+        """Fill the pile with these nodes (digest -> kind, depth) in one query, and with nothing below them."""
+        wanted = {digest: place for digest, place in nodes.items() if digest not in pile.nodes}
+        absent = self._from_cache(pile, set(), wanted)
+        if absent:
+            self._accept(pool, pile, absent, await fetch(sorted(absent)), wanted)
+
     def value(self, ref: Ref, pile: Pile) -> Any:
         """The value of a reference whose chunks are in the pile; Corrupt where one is damaged."""
         try:
