@@ -88,7 +88,7 @@ async def _set_aside(backend: Backend, thread_id: str, key: CheckpointKey, why: 
         row, writes = await _stored(backend, thread_id, key)
         if row is None and not writes:
             return 0
-        await _keep_evidence(backend, thread_id, key, [now, why, row, *writes])
+        await _keep_evidence(backend, thread_id, key, [now, why, row and tuple(row), *map(tuple, writes)])
         if await _stored(backend, thread_id, key) == (row, writes):
             await backend.remove_checkpoints(thread_id, [key])
             return 1

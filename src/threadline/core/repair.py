@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,9 @@ async def repair(
         healer = _Healer(backend, tools, Walk(backend, tools, thread.pool), reducers, now, exact)
         for checkpoint_id in await _parents_first(backend, thread_id, namespace, list(by_id)):
             left += await healer.heal(thread_id, namespace, checkpoint_id, by_id[checkpoint_id])
+        if healer.replaced:
+            # A damaged chunk that nothing needs any more would be taken for stored by a later put.
+            await backend.collect(thread.pool, sorted(healer.replaced), set())
     # Roots and known chunks may be those from before.
     tools.forget()
     return left
@@ -75,6 +78,8 @@ class _Healer:
     reducers: Mapping[str, Reducer]
     now: float
     exact: bool
+    # Damaged chunks of values that were replaced by others.
+    replaced: set[bytes] = field(default_factory=set)
 
     async def heal(self, thread_id: str, namespace: str, checkpoint_id: str, named: list[Damage]) -> list[Damage]:
         """Rebuild what can be of one checkpoint; returns what cannot."""
@@ -209,6 +214,8 @@ class _Healer:
                 again = await self._find(found.thread_id, row.namespace, row.id)
                 if again is None or again.row != row:
                     return "it was written again meanwhile; look it over again"
+                await self._is_troubled(*(document.roots.refs[channel] for channel in rebuilt))
+                self.replaced.update(t.digest for found in self.walk.troubled.values() for t in found if t.digest)
             [outcome] = await self.backend.apply([change]) if absent or rows else [None]
         except Conflict as refusal:
             return str(refusal)
