@@ -149,8 +149,3 @@ def get_checkpoint_metadata(config: Mapping[str, Any], metadata: Mapping[str, An
             if isinstance(value, (str, int, float)):
                 merged[key] = value
     return merged
-
-
-def is_engine_channel(name: str) -> bool:
-    """Whether a channel is the graph engine's own: what it schedules by, not state."""
-    return name.startswith(("__", "branch:", "join:", "start:"))

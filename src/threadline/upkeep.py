@@ -1,19 +1,21 @@
-"""What a saver does for its store as a whole: open, close, set up, figures, health, keys."""
+"""What a saver does for its store as a whole: open, close, set up, figures, health, keys, fsck and repair."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .backends.engine import Engine, Operation
-from .core import rotation
+from .core import fsck, quarantine, repair, rotation
 from .core.audit import Totals, writes_by_task
+from .core.damage import Damage, Report
 from .core.health import Health, Stats, failed_probe, probe, take_stats
 from .core.policy import Policy
+from .core.requests import text_ids
 from .core.sweeping import Progress, Swept, collect_all, sweep
 from .core.tools import Tools
-from .errors import ThreadlineError
+from .errors import InvalidRequest, ThreadlineError
 
 if TYPE_CHECKING:
     from .sweeper import Sweeper
@@ -114,6 +116,43 @@ class Upkeep:
     ) -> Totals:
         return await self._engine.arun(self._totalling(thread_id, prefix, since))
 
+    def fsck(
+        self, thread_ids: Sequence[str] | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> Report:
+        """Read and verify every checkpoint, write and chunk of all threads, or of these; changes nothing.
+
+        Writers and prunes may go on. `progress` hears how many threads are done, and how many there are.
+        """
+        return self._engine.run(self._checking(thread_ids, progress))
+
+    async def afsck(
+        self, thread_ids: Sequence[str] | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> Report:
+        return await self._engine.arun(self._checking(thread_ids, progress))
+
+    def quarantine(self, damages: Sequence[Damage]) -> int:
+        """Set damaged checkpoints of a report aside, so that their threads can be used; returns how many went."""
+        named = _damages(damages)
+        return self._engine.run(lambda backend: quarantine.quarantine(backend, self._tools, named, time.time()))
+
+    async def aquarantine(self, damages: Sequence[Damage]) -> int:
+        named = _damages(damages)
+        return await self._engine.arun(lambda backend: quarantine.quarantine(backend, self._tools, named, time.time()))
+
+    def repair(
+        self, damages: Sequence[Damage], *, reducers: Mapping[str, Callable[[Any, Any], Any]], exact: bool = True
+    ) -> list[Damage]:
+        """Rebuild damaged channels from their parents' values and writes; returns what is still damaged.
+
+        A value that is not the very one that was lost is refused, unless `exact=False`.
+        """
+        return self._engine.run(self._repairing(damages, reducers, exact))
+
+    async def arepair(
+        self, damages: Sequence[Damage], *, reducers: Mapping[str, Callable[[Any, Any], Any]], exact: bool = True
+    ) -> list[Damage]:
+        return await self._engine.arun(self._repairing(damages, reducers, exact))
+
     def clear_cache(self) -> None:
         """Forget everything remembered in this process; the store is asked again."""
         self._tools.forget()
@@ -166,6 +205,16 @@ class Upkeep:
     def _totalling(self, thread_id: str | None, prefix: str, since: float | None) -> Operation[Totals]:
         return lambda backend: writes_by_task(backend, thread_id=thread_id, prefix=prefix, since=since)
 
+    def _checking(self, thread_ids: Any, progress: Callable[[int, int], None] | None) -> Operation[Report]:
+        names = None if thread_ids is None else text_ids(thread_ids, "thread_ids")
+        return lambda backend: fsck.check(backend, self._tools, names, progress)
+
+    def _repairing(self, damages: Any, reducers: Any, exact: bool) -> Operation[list[Damage]]:
+        named = _damages(damages)
+        if not isinstance(reducers, Mapping) or not all(callable(reducer) for reducer in reducers.values()):
+            raise InvalidRequest("reducers is a dict of functions by channel: value, write -> value")
+        return lambda backend: repair.repair(backend, self._tools, named, reducers, time.time(), exact=exact)
+
     def _open(self) -> None:
         if not self._tools.is_open:
             self._engine.run(self._tools.open)
@@ -177,3 +226,12 @@ class Upkeep:
             self._open()
         else:
             await self._engine.arun(self._tools.open)
+
+
+def _damages(damages: Any) -> list[Damage]:
+    """Damages of a report."""
+    if isinstance(damages, Report):
+        raise InvalidRequest("pass what is damaged, not the whole report: report.damaged")
+    if not isinstance(damages, Sequence) or not all(isinstance(damage, Damage) for damage in damages):
+        raise InvalidRequest("damages is a list of Damage, as in the `damaged` of an fsck report")
+    return list(damages)

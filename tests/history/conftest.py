@@ -1,5 +1,6 @@
-"""Rules of this folder: what looks along a thread is asked through a saver's engine, on memory and on SQLite."""
+"""Rules of this folder: memory and SQLite; damage is made in a real file, behind the saver's back."""
 
+import asyncio
 import uuid
 
 import pytest
@@ -28,3 +29,19 @@ def connect(url):
     yield open_saver
     for saver in opened:
         saver.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request):
+    """Calls a method of a saver, or its `a` twin on a loop of its own."""
+
+    def calling(saver, verb, *args, **options):
+        if request.param == "sync":
+            return getattr(saver, verb)(*args, **options)
+
+        async def awaited():
+            return await getattr(saver, f"a{verb}")(*args, **options)
+
+        return asyncio.run(awaited())
+
+    return calling

@@ -25,7 +25,7 @@ from .port import Applied, Change, Found, Stale
 from .postgres_put import PutStatements, split_writes
 from .postgres_sessions import BytesArray
 from .sql.backend import SqlBackend, Transaction, _Refused
-from .sql.reader import _found, _ordered
+from .sql.reader import found_row, ordered_writes
 from .sql.statements import Statements
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class PostgresBackend(SqlBackend):
         if not rows:
             return None
         found, writes = split_writes(rows) if with_writes else (rows[0], [])
-        return _found(found)._replace(writes=_ordered(writes))
+        return found_row(found)._replace(writes=ordered_writes(writes))
 
     async def _read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self.database.read_once(work)

@@ -1,0 +1,89 @@
+"""What a check of a store finds, as plain data. The words are those of core/fsck.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Damage", "MissingChunk", "Report", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """One thing that is wrong with a checkpoint; `channel` where it is one of its values or writes."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+    channel: str | None
+    what: str
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config that names the checkpoint."""
+        place = {"thread_id": self.thread_id, "checkpoint_ns": self.namespace, "checkpoint_id": self.checkpoint_id}
+        return {"configurable": place}
+
+    def __str__(self) -> str:
+        where = f" in {self.namespace!r}" if self.namespace else ""
+        channel = f", channel {self.channel!r}" if self.channel is not None else ""
+        return f"thread {self.thread_id!r}, checkpoint {self.checkpoint_id}{where}{channel}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingChunk:
+    """A chunk that is not there, and what cannot be read without it."""
+
+    pool: int
+    digest: str
+    needed_by: tuple[Damage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What fsck found; the words are explained at the head of core/fsck.py."""
+
+    threads: int
+    checkpoints: int
+    writes: int
+    chunks: int
+    damaged: tuple[Damage, ...] = ()
+    missing: tuple[MissingChunk, ...] = ()
+    warnings: tuple[Damage, ...] = ()
+    orphaned_chunks: int = 0
+    orphaned_bytes: int = 0
+    spoiled_chunks: tuple[str, ...] = ()
+    leaked_pools: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything can be read, and nothing will be lost by writing on."""
+        return not (self.damaged or self.missing or self.spoiled_chunks or self.leaked_pools)
+
+    def __str__(self) -> str:
+        counted = (
+            f"{self.threads} threads, {self.checkpoints} checkpoints, {self.writes} pending writes, "
+            f"{self.chunks} chunks: {'ok' if self.ok else 'damaged'}"
+        )
+        lines = [counted, *(f"damaged: {damage}" for damage in self.damaged)]
+        for chunk in self.missing:
+            checkpoints = {(d.thread_id, d.namespace, d.checkpoint_id) for d in chunk.needed_by}
+            lines.append(
+                f"missing: chunk {chunk.digest} of pool {chunk.pool}, needed by {len(checkpoints)} checkpoints"
+            )
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        lines += [f"spoiled: chunk {digest}, which nothing needs: prune collects it" for digest in self.spoiled_chunks]
+        lines += [f"leaked: pool {pool}, whose chunks no living thread can reach" for pool in self.leaked_pools]
+        if self.orphaned_chunks:
+            lines.append(f"orphaned: {self.orphaned_chunks} chunks, {self.orphaned_bytes} bytes; prune collects them")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What is wrong with some rows."""
+
+    damages: list[Damage] = field(default_factory=list)
+    warnings: list[Damage] = field(default_factory=list)
+    missing: list[tuple[bytes, Damage]] = field(default_factory=list)

@@ -1,0 +1,116 @@
+"""Setting damaged checkpoints aside, so that the rest of their thread can be used.
+
+A checkpoint is judged anew before it goes: what was healed or replaced since the report stays, and so does
+what is whole but may not be rebuilt here. What goes is kept first, row and writes as they were stored, in a
+record of the store itself. Chunks stay; a prune collects those that nothing needs any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+
+import ormsgpack
+
+from ..backends.port import Backend, CheckpointKey, CheckpointRow, WriteRow
+from ..errors import Conflict
+from .damage import Damage
+from .fsck import judge, on_a_cycle
+from .retention import History, history_of, with_chains
+from .soundness import Walk, subject_of, subject_of_write
+from .tools import Tools
+
+__all__ = ["evidence_key", "quarantine"]
+
+_TRIES = 8
+
+
+async def quarantine(backend: Backend, tools: Tools, damages: Sequence[Damage], now: float) -> int:
+    """Set damaged checkpoints aside, with their writes; returns how many went.
+
+    Checkpoints whose delta channels are replayed from a damaged one go with it: without it they would be
+    replayed to a wrong value.
+    """
+    await tools.open(backend)
+    by_thread: dict[str, dict[CheckpointKey, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for damage in damages:
+        by_thread[damage.thread_id][CheckpointKey(damage.namespace, damage.checkpoint_id)].append(damage.what)
+    count = 0
+    for thread_id, named in by_thread.items():
+        thread = await backend.thread(thread_id)
+        if thread is None or thread.status == "deleted":
+            continue
+        walk = Walk(backend, tools, thread.pool)
+        history = await history_of(backend, tools, thread_id)
+        # Oldest first: of a circle of parents the first one goes, and then there is no circle.
+        for key in sorted(named, key=lambda key: (key.id, key.namespace)):
+            if await _is_damaged(walk, thread_id, key, history):
+                for dependent, why in _with_dependents(history, key, named[key]):
+                    count += await _set_aside(backend, thread_id, dependent, why, now)
+                    history.pop(dependent, None)
+    if count:
+        # What is known to be stored may be what was found missing.
+        tools.forget()
+    return count
+
+
+def evidence_key(thread_id: str, namespace: str, checkpoint_id: str) -> str:
+    """The record of what was set aside from this place: a msgpack list, oldest first, of
+    `[thread id, when, [what was wrong, …], checkpoint row or None, write row, …]`, rows as the backend had them."""
+    place = ormsgpack.packb([thread_id, namespace, checkpoint_id])
+    return f"quarantine:{hashlib.blake2b(place, digest_size=16).hexdigest()}"
+
+
+async def _is_damaged(walk: Walk, thread_id: str, key: CheckpointKey, history: History) -> bool:
+    tools = walk.tools
+    row, writes = await _stored(walk.backend, thread_id, key)
+    forms = [write.form for write in writes] + ([row.form, row.metadata_form] if row is not None else [])
+    await tools.learn_keys(walk.backend, forms)
+    subjects = [subject_of_write(tools, thread_id, write) for write in writes]
+    found = await walk.backend.find(thread_id, *key, with_writes=False) if row is not None else None
+    if found is not None and found.pool == walk.pool:
+        subjects.append(subject_of(tools, found))
+    if any(verdict.damages for verdict in await judge(walk, thread_id, subjects)):
+        return True
+    parents = {at: step.parent.id if step.parent else None for at, step in history.items()}
+    return row is not None and key in on_a_cycle(parents)
+
+
+def _with_dependents(history: History, key: CheckpointKey, why: Sequence[str]) -> list[tuple[CheckpointKey, list[str]]]:
+    """A checkpoint and those that are replayed from it, with the reasons."""
+    replayed = [at for at, step in history.items() if step.replays and at != key and key in with_chains(history, [at])]
+    return [(key, list(why)), *((at, [f"a delta channel is replayed from {key.id}"]) for at in replayed)]
+
+
+async def _set_aside(backend: Backend, thread_id: str, key: CheckpointKey, why: list[str], now: float) -> int:
+    for _ in range(_TRIES):
+        row, writes = await _stored(backend, thread_id, key)
+        if row is None and not writes:
+            return 0
+        await _keep_evidence(backend, thread_id, key, [now, why, row and tuple(row), *map(tuple, writes)])
+        if await _stored(backend, thread_id, key) == (row, writes):
+            await backend.remove_checkpoints(thread_id, [key])
+            return 1
+    raise Conflict(f"thread {thread_id!r}: checkpoint {key.id} is being written again and again; try again")
+
+
+async def _stored(backend: Backend, thread_id: str, key: CheckpointKey) -> tuple[CheckpointRow | None, list[WriteRow]]:
+    """A checkpoint's row with its writes, which may be there without it."""
+    found = await backend.find(thread_id, *key)
+    if found is not None:
+        return found.row, found.writes
+    writes = await backend.thread_writes(thread_id)
+    return None, [write for write in writes if (write.namespace, write.checkpoint_id) == key]
+
+
+async def _keep_evidence(backend: Backend, thread_id: str, key: CheckpointKey, evidence: list[object]) -> None:
+    """Add to the record of a place; nothing that is there is lost."""
+    name = evidence_key(thread_id, *key)
+    for _ in range(_TRIES):
+        before = await backend.get_meta(name)
+        held = ormsgpack.unpackb(before) if before else []
+        packed = ormsgpack.packb([*held, [thread_id, *evidence]])
+        if await backend.swap_meta(name, before, packed):
+            return
+    raise Conflict(f"thread {thread_id!r}: checkpoint {key.id} is set aside by several at once; try again")

@@ -1,0 +1,316 @@
+"""Whether what is stored can be read: each chunk of a pool read and verified once, each row taken apart.
+
+A walk goes down from references level by level and remembers names and verdicts, never contents: an item
+is decoded when it is read, a node is sound when all below it is. A value is therefore judged without being
+put together, and what many checkpoints share is judged once. Caches are passed by: storage is what is asked.
+
+A key that is not in the ring is no damage: it raises NotFound, and nothing is judged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+import ormsgpack
+
+from ..backends.port import Backend, CheckpointRow, Found, WriteRow
+from ..chunks.read import chunk_place
+from ..chunks.refs import Inline, Node, Pieces, Ref, Tree, unpack_node, unpack_refs
+from ..errors import Corrupt, InvalidRequest, NotAllowed, NotFound
+from .documents import name_of, read_document, read_metadata, write_place
+from .tools import Tools
+
+__all__ = ["Subject", "Trouble", "Walk", "batches", "subject_of", "subject_of_write"]
+
+T = TypeVar("T")
+Stored = tuple[bytes, bytes, int, bytes]  # a chunk as the driver gives it: digest, links, form, data
+_BATCH = 256
+# A value names at most this many of the chunks that it lacks.
+_MOST_TROUBLES = 64
+
+
+class Trouble(NamedTuple):
+    """What is wrong with a value: the chunk at fault (empty for an inline item), and in which way."""
+
+    digest: bytes
+    what: str
+    is_missing: bool = False
+    # The bytes are good, but the rules in force do not let them become an object here.
+    is_forbidden: bool = False
+
+    def __str__(self) -> str:
+        return f"the chunk {self.digest.hex()} {self.what}" if self.digest else self.what
+
+
+Troubles = tuple[Trouble, ...]
+
+
+class Walk:
+    """The chunks of one pool as they are met; safe beside writers, whose chunks arrive before their rows."""
+
+    def __init__(self, backend: Backend, tools: Tools, pool: int) -> None:
+        self.backend, self.tools, self.pool = backend, tools, pool
+        self.sound: set[bytes] = set()
+        self.troubled: dict[bytes, Troubles] = {}
+        # Chunks that are there and were found wanting at some time.
+        self._faulty: set[bytes] = set()
+        # Values in pieces, by the digest of their digests: pieces say nothing alone.
+        self._wholes: dict[bytes, Troubles] = {}
+
+    def forget_troubles(self) -> None:
+        """Read what was found wanting anew when it is next met; it may have been gone for a moment only."""
+        self._faulty.update(self._there())
+        self.troubled.clear()
+        self._wholes = {whole: troubles for whole, troubles in self._wholes.items() if not troubles}
+
+    def count(self) -> int:
+        """How many chunks were read."""
+        return len(self.sound) + len((self._faulty | set(self._there())) - self.sound)
+
+    async def take(self, refs: Iterable[Ref]) -> None:
+        """Read and judge all that these references need and that was not met before."""
+        opened: dict[bytes, Node] = {}
+        level = _Level()
+        for ref in refs:
+            self._want(ref, level)
+        while level.items or level.nodes or level.pieces:
+            await self._judge_items(level.items)
+            for pieces in level.pieces.values():
+                await self._judge_pieces(pieces)
+            below = _Level()
+            nodes = {digest: shape for digest, shape in level.nodes.items() if digest not in opened}
+            for digest, node in await self._read_nodes(nodes):
+                opened[digest] = node
+                kind, depth = nodes[digest]
+                for child in node.refs:
+                    if depth > 1:
+                        self._want(Tree(kind, depth - 1, (child,)), below)
+                    else:
+                        self._want(child, below)
+            level = below
+        for digest in opened:
+            self._settle(digest, opened)
+
+    def troubles_of(self, ref: Ref) -> Troubles:
+        """What is wrong with a value whose chunks were taken; nothing when it can be read."""
+        if type(ref) is bytes:
+            return self.troubled.get(ref, ())
+        if isinstance(ref, Inline):
+            return self._decoded(b"", ref.content)
+        if isinstance(ref, Pieces):
+            below = _joined(self.troubled.get(digest, ()) for digest in ref.digests)
+            return below or self._wholes.get(_whole(ref), ())
+        assert isinstance(ref, Tree)
+        return _joined(self.troubles_of(child) for child in ref.children)
+
+    def content_of(self, stored: Stored) -> bytes | Trouble:
+        """The unwrapped bytes of a chunk, whose digest is not checked yet."""
+        digest, links, form, content = stored
+        if type(content) is not bytes or type(links) is not bytes:
+            return Trouble(digest, "is damaged: it holds no bytes")
+        try:
+            return self.tools.envelope.unwrap(form, content, chunk_place(self.pool, digest))
+        except (Corrupt, InvalidRequest, TypeError) as damage:
+            return Trouble(digest, f"is damaged: {damage}")
+
+    def fault_of(self, stored: Stored) -> Trouble | None:
+        """What is wrong with a chunk of which nothing tells whether it is an item or a node."""
+        content = self.content_of(stored)
+        if isinstance(content, Trouble):
+            return content
+        digester = self.tools.reader.digester
+        names = digester.item(content), digester.node(stored[1], content)
+        return None if stored[0] in names else Trouble(stored[0], "was altered")
+
+    async def fetch(self, digests: Iterable[bytes]) -> list[Stored]:
+        return await self.tools.fetch(self.backend, self.pool, sorted(digests))
+
+    def _there(self) -> Iterator[bytes]:
+        for digest, troubles in self.troubled.items():
+            if not any(trouble.is_missing and trouble.digest == digest for trouble in troubles):
+                yield digest
+
+    def _want(self, ref: Ref, level: _Level) -> None:
+        if type(ref) is bytes:
+            if not self._is_judged(ref):
+                level.items.add(ref)
+        elif isinstance(ref, Pieces):
+            whole = _whole(ref)
+            if whole not in self._wholes:
+                level.pieces[whole] = ref
+        elif isinstance(ref, Tree):
+            if ref.depth == 0:
+                for child in ref.children:
+                    self._want(child, level)
+            else:
+                shape = (ref.kind, ref.depth)
+                level.nodes.update((digest, shape) for digest in ref.children if not self._is_judged(digest))
+
+    def _is_judged(self, digest: bytes) -> bool:
+        return digest in self.sound or digest in self.troubled
+
+    async def _judge_items(self, digests: set[bytes]) -> None:
+        for batch in batches(sorted(digests), _BATCH):
+            for digest, content in await self._items(batch):
+                troubles = self._decoded(digest, content)
+                if troubles:
+                    self.troubled[digest] = troubles
+                else:
+                    self.sound.add(digest)
+
+    async def _judge_pieces(self, pieces: Pieces) -> None:
+        contents: dict[bytes, bytes] = {}
+        for batch in batches(sorted(set(pieces.digests)), _BATCH):
+            contents.update(await self._items(batch))
+        self.sound.update(contents)
+        if all(digest in contents for digest in pieces.digests):
+            joined = b"".join([contents[digest] for digest in pieces.digests])
+            self._wholes[_whole(pieces)] = self._decoded(b"", joined)
+
+    async def _items(self, digests: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        """The contents of these items, as far as they are good; the others are noted."""
+        found = []
+        rows = await self.fetch(digests)
+        for stored in rows:
+            content = self.content_of(stored)
+            if not isinstance(content, Trouble) and self.tools.reader.digester.item(content) != stored[0]:
+                content = Trouble(stored[0], "was altered")
+            if isinstance(content, Trouble):
+                self.troubled[stored[0]] = (content,)
+            else:
+                found.append((stored[0], content))
+        self._note_missing(digests, rows)
+        return found
+
+    async def _read_nodes(self, nodes: dict[bytes, tuple[int, int]]) -> list[tuple[bytes, Node]]:
+        found = []
+        for batch in batches(sorted(nodes), _BATCH):
+            rows = await self.fetch(batch)
+            for stored in rows:
+                node = self._node_of(stored, nodes[stored[0]][0])
+                if isinstance(node, Trouble):
+                    self.troubled[stored[0]] = (node,)
+                else:
+                    found.append((stored[0], node))
+            self._note_missing(batch, rows)
+        return found
+
+    def _node_of(self, stored: Stored, kind: int) -> Node | Trouble:
+        content = self.content_of(stored)
+        if isinstance(content, Trouble):
+            return content
+        if self.tools.reader.digester.node(stored[1], content) != stored[0]:
+            return Trouble(stored[0], "was altered")
+        try:
+            return unpack_node(stored[1], content, kind)
+        except Corrupt as damage:
+            return Trouble(stored[0], f"is damaged: {damage}")
+
+    def _note_missing(self, digests: Sequence[bytes], rows: list[Stored]) -> None:
+        for digest in set(digests).difference([stored[0] for stored in rows]):
+            self.troubled[digest] = (Trouble(digest, "is missing", is_missing=True),)
+
+    def _settle(self, digest: bytes, opened: dict[bytes, Node]) -> None:
+        """The verdict on a node, after those on the nodes below it."""
+        if self._is_judged(digest):
+            return
+        for child in opened[digest].refs:
+            for below in _nodes_in(child):
+                if below in opened:
+                    self._settle(below, opened)
+        troubles = _joined(self.troubles_of(child) for child in opened[digest].refs)
+        if troubles:
+            self.troubled[digest] = troubles
+        else:
+            self.sound.add(digest)
+
+    def _decoded(self, digest: bytes, content: bytes) -> Troubles:
+        try:
+            self.tools.codec.decode(content)
+        except NotAllowed as refusal:
+            return (Trouble(digest, f"holds a type not allowed here: {refusal}", is_forbidden=True),)
+        except Exception as error:  # a serializer of the user's own may raise anything
+            said = f": {error}" if isinstance(error, Corrupt) else ""
+            return (Trouble(digest, f"does not decode ({type(error).__name__}{said})"),)
+        return ()
+
+
+@dataclass(slots=True)
+class _Level:
+    """What is to be read next."""
+
+    items: set[bytes] = field(default_factory=set)
+    nodes: dict[bytes, tuple[int, int]] = field(default_factory=dict)  # digest -> kind, depth
+    pieces: dict[bytes, Pieces] = field(default_factory=dict)
+
+
+class Subject(NamedTuple):
+    """A row taken apart: its values, and what is wrong with the row itself."""
+
+    row: CheckpointRow | WriteRow
+    # channel, what the value is called where it is not the channel's own, and where it is
+    values: list[tuple[str, str, Ref]]
+    # channel, what is wrong, and whether it is only a type that is not allowed here
+    faults: list[tuple[str | None, str, bool]]
+
+
+def subject_of(tools: Tools, found: Found) -> Subject:
+    """A checkpoint without its writes, taken apart."""
+    subject = Subject(found.row, [], [])
+    prefix = name_of(found)
+    for read in (read_document, read_metadata):
+        try:
+            read_part: Any = read(found, tools.codec, tools.envelope)
+        except NotAllowed as refusal:
+            subject.faults.append((None, f"type not allowed here: {_without(prefix, refusal)}", True))
+        except Corrupt as damage:
+            if isinstance(damage.__cause__, NotFound):
+                raise damage.__cause__ from None
+            subject.faults.append((None, _without(prefix, damage), False))
+        else:
+            if read is read_document:
+                subject.values.extend((name, "", ref) for name, ref in read_part.roots.refs.items())
+    return subject
+
+
+def subject_of_write(tools: Tools, thread_id: str, write: WriteRow) -> Subject:
+    """A pending write, taken apart."""
+    label = f"a pending write of task {write.task_id!r}"
+    try:
+        content = tools.envelope.unwrap_row(write.form, write.data, write_place(thread_id, write))
+        ref = unpack_refs(write.links, {"": ormsgpack.unpackb(content)})[""]
+    except (Corrupt, ValueError, TypeError) as damage:
+        return Subject(write, [], [(write.channel, f"{label} is damaged ({damage})", False)])
+    return Subject(write, [(write.channel, label, ref)], [])
+
+
+def batches(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The values in runs of at most `size`."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _whole(pieces: Pieces) -> bytes:
+    return hashlib.blake2b(b"".join(pieces.digests), digest_size=16, person=b"pieces").digest()
+
+
+def _nodes_in(ref: Any) -> Iterator[bytes]:
+    """The digests in a reference that may be those of nodes."""
+    if type(ref) is bytes:
+        yield ref
+    elif isinstance(ref, Tree):
+        for child in ref.children:
+            yield from _nodes_in(child)
+
+
+def _joined(several: Iterable[Troubles]) -> Troubles:
+    """The troubles of some values, each once."""
+    found = dict.fromkeys(trouble for troubles in several for trouble in troubles)
+    return tuple(found)[:_MOST_TROUBLES] if found else ()
+
+
+def _without(prefix: str, error: Exception) -> str:
+    return str(error).removeprefix(prefix).lstrip(":, ")

@@ -1,0 +1,323 @@
+"""Quarantine and repair: a damaged thread becomes usable again, and nothing is made up."""
+
+import dataclasses
+import uuid
+
+import ormsgpack
+import pytest
+from fsck_store import (
+    STEPS,
+    add,
+    alter,
+    chunk_of,
+    config,
+    delete_chunk,
+    fill,
+    flip_chunk,
+    message,
+    name,
+    places,
+    put,
+    rows,
+    state,
+    write,
+)
+
+import threadline
+from threadline import KeyRing
+from threadline.core.damage import Damage
+from threadline.core.quarantine import evidence_key
+
+
+@pytest.fixture(params=["plain", "encrypted"])
+def options(request):
+    if request.param == "plain":
+        return {"synchronous": "OFF"}
+    return {"synchronous": "OFF", "encryption": KeyRing({"a": KeyRing.generate()})}
+
+
+@pytest.fixture
+def path(tmp_path, options):
+    with threadline.connect(tmp_path / "agents.db", **options) as saver:
+        fill(saver)
+    return tmp_path / "agents.db"
+
+
+@pytest.fixture
+def saver(path, options):
+    with threadline.connect(path, **options) as opened:
+        opened.open()
+        yield opened
+
+
+def check_states(saver, numbers=range(1, STEPS + 1)):
+    saver.clear_cache()
+    for number in numbers:
+        found = saver.get_tuple(config("t", name(number)))
+        assert found.checkpoint["channel_values"] == state(number)
+        assert found.metadata["step"] == number
+        assert found.checkpoint["note"] == "kept"
+        assert found.parent_config == (config("t", name(number - 1)) if number > 1 else None)
+        assert found.pending_writes == [(f"task {number}", "messages", [message(number + 1)])]
+
+
+# -- quarantine
+
+
+def test_a_thread_is_usable_again_after_its_damaged_head_was_set_aside(path, saver, call):
+    alter(path, "UPDATE threadline_checkpoints SET document = x'00' WHERE id = ?", (name(STEPS),))
+    with pytest.raises(threadline.Corrupt):
+        call(saver, "get_tuple", config())
+    stored = rows(path, "SELECT metadata FROM threadline_checkpoints WHERE id = ?", (name(STEPS),))
+    chunks = rows(path, "SELECT count(*) FROM threadline_chunks")
+    assert call(saver, "quarantine", call(saver, "fsck").damaged) == 1
+    assert call(saver, "get_tuple", config()).checkpoint["id"] == name(STEPS - 1)
+    check_states(saver, range(1, STEPS))
+    assert rows(path, "SELECT count(*) FROM threadline_chunks") == chunks
+    report = call(saver, "fsck")
+    assert report.ok
+    assert report.orphaned_chunks
+    [(packed,)] = rows(path, "SELECT value FROM threadline_meta WHERE name = ?", (evidence_key("t", "", name(STEPS)),))
+    [[thread_id, _, [why], row, kept]] = ormsgpack.unpackb(packed)
+    assert (thread_id, row[1], row[5], row[7], kept[1]) == ("t", name(STEPS), b"\0", stored[0][0], name(STEPS))
+    assert why.startswith("the document is damaged")
+    put(saver, STEPS)
+    write(saver, STEPS)
+    check_states(saver)
+
+
+def test_only_what_is_damaged_still_is_set_aside(path, saver, call):
+    [(document,)] = rows(path, "SELECT document FROM threadline_checkpoints WHERE id = ?", (name(3),))
+    alter(path, "UPDATE threadline_checkpoints SET document = x'00' WHERE id = ?", (name(3),))
+    damaged = saver.fsck().damaged
+    alter(path, "UPDATE threadline_checkpoints SET document = ? WHERE id = ?", (document, name(3)))
+    unknown = [dataclasses.replace(damaged[0], thread_id="nobody"), dataclasses.replace(damaged[0], checkpoint_id="x")]
+    assert call(saver, "quarantine", [*damaged, *unknown]) == 0
+    check_states(saver)
+
+
+def test_a_checkpoint_set_aside_twice_leaves_both_as_evidence(path, saver):
+    for _ in range(2):
+        alter(path, "UPDATE threadline_checkpoints SET document = x'00' WHERE id = ?", (name(STEPS),))
+        assert saver.quarantine(saver.fsck().damaged) == 1
+        put(saver, STEPS)
+    [(packed,)] = rows(path, "SELECT value FROM threadline_meta WHERE name = ?", (evidence_key("t", "", name(STEPS)),))
+    assert len(ormsgpack.unpackb(packed)) == 2
+
+
+def test_damaged_writes_are_set_aside_with_their_checkpoint_or_without(path, saver, call):
+    saver.put_writes(config("t", name(50)), [("step", 1)], "never arrived")
+    alter(path, "UPDATE threadline_writes SET data = x'00' WHERE checkpoint_id IN (?, ?)", (name(STEPS), name(50)))
+    assert call(saver, "quarantine", call(saver, "fsck").damaged) == 2
+    assert call(saver, "fsck").ok
+    check_states(saver, range(1, STEPS))
+    assert saver.get_tuple(config()).checkpoint["id"] == name(STEPS - 1)
+
+
+def test_of_a_circle_of_parents_only_the_oldest_goes(path, saver, call):
+    put(saver, 3, parent=name(5))
+    report = call(saver, "fsck")
+    assert places(report.damaged) == [(3, None), (4, None), (5, None)]
+    assert call(saver, "quarantine", report.damaged) == 1
+    assert saver.get_tuple(config("t", name(3))) is None
+    assert call(saver, "fsck").ok
+
+
+def test_what_is_replayed_from_a_damaged_checkpoint_goes_with_it(tmp_path, options, call):
+    """For a delta channel, writes are state: without them a later checkpoint would be replayed wrongly."""
+    with threadline.connect(tmp_path / "delta.db", **options) as saver:
+        for number in range(1, 7):
+            metadata = {"source": "loop", "step": number, "counters_since_delta_snapshot": {"log": [number, number]}}
+            held = {"log": ["a seed"]} if number in (1, 5) else {}
+            checkpoint = {
+                "v": 4,
+                "id": name(number),
+                "ts": "2026-01-01T00:00:00+00:00",
+                "channel_values": held,
+                "channel_versions": {"log": number},
+                "versions_seen": {},
+                "updated_channels": None,
+            }
+            before = name(number - 1) if number > 1 else None
+            saver.put(config("t", before), checkpoint, metadata, {"log": number})
+            saver.put_writes(config("t", name(number)), [("log", f"entry {number}")], "task")
+        alter(tmp_path / "delta.db", "UPDATE threadline_writes SET data = x'00' WHERE checkpoint_id = ?", (name(2),))
+        assert call(saver, "quarantine", call(saver, "fsck").damaged) == 3
+        assert [found.checkpoint["id"] for found in saver.list(config())] == [name(6), name(5), name(1)]
+        replayed = saver.get_delta_channel_history(config=config("t", name(6)), channels=["log"])["log"]
+        assert replayed["seed"] == ["a seed"]
+
+
+def test_damages_must_be_damages(saver, call):
+    for wrong in (call(saver, "fsck"), "t", [1], None):
+        with pytest.raises(threadline.InvalidRequest):
+            call(saver, "quarantine", wrong)
+        with pytest.raises(threadline.InvalidRequest):
+            call(saver, "repair", wrong, reducers={})
+    with pytest.raises(threadline.InvalidRequest):
+        call(saver, "repair", [], reducers={"messages": "add"})
+
+
+def test_a_damaged_chunk_that_nothing_needs_any_more_is_named_until_a_prune_collects_it(path, saver, call):
+    """A put of the same content would take it for stored."""
+    held = chunk_of(saver, message(STEPS + 1))
+    flip_chunk(path, held)  # only the head's pending write has it
+    assert call(saver, "quarantine", call(saver, "fsck").damaged) == 1
+    report = call(saver, "fsck")
+    assert (report.damaged, report.spoiled_chunks) == ((), (held.hex(),))
+    saver.prune(["t"])
+    assert call(saver, "fsck").ok
+    put(saver, STEPS)
+    write(saver, STEPS)
+    check_states(saver, [STEPS])
+
+
+# -- repair
+
+
+@pytest.mark.parametrize("harm", [flip_chunk, delete_chunk])
+def test_messages_are_rebuilt_as_they_were(path, saver, call, harm):
+    """A run of damaged checkpoints heals from its first good ancestor."""
+    held = chunk_of(saver, message(7))
+    # The write that brought the message shares its chunk; as text it is stored apart.
+    alter(path, "DELETE FROM threadline_writes WHERE checkpoint_id = ?", (name(6),))
+    saver.put_writes(config("t", name(6)), [("messages", message(7)["text"])], "task 6")
+    harm(path, held)
+    damaged = call(saver, "fsck").damaged
+    assert sorted(places(damaged)) == [(number, "messages") for number in range(7, STEPS + 1)]
+
+    def reducer(left, right):
+        return add(left, [{"id": "m7", "text": right}] if isinstance(right, str) else right)
+
+    before = rows(path, "SELECT * FROM threadline_checkpoints ORDER BY id")
+    assert call(saver, "repair", damaged, reducers={"messages": reducer}) == []
+    assert call(saver, "fsck").ok
+    assert rows(path, "SELECT * FROM threadline_checkpoints ORDER BY id") == before
+    alter(path, "DELETE FROM threadline_writes WHERE checkpoint_id = ?", (name(6),))
+    write(saver, 6)
+    check_states(saver)
+    saver.prune(["t"])
+    assert saver.get_tuple(config()).checkpoint["channel_values"] == state(STEPS)
+
+
+@pytest.mark.parametrize("harm", [flip_chunk, delete_chunk])
+def test_nodes_of_a_tree_are_rebuilt(path, saver, call, harm):
+    nodes = "SELECT digest, links FROM threadline_chunks WHERE length(links) > 0"
+    last = chunk_of(saver, message(STEPS))
+    node = next(digest for digest, links in rows(path, nodes) if last in links)
+    harm(path, node)
+    damaged = call(saver, "fsck").damaged
+    assert places(damaged) == [(STEPS, "messages")]
+    assert call(saver, "repair", damaged, reducers={"messages": add}) == []
+    assert call(saver, "fsck").ok
+    check_states(saver)
+
+
+def test_a_first_value_is_rebuilt_from_its_writes_alone(tmp_path, options, call):
+    with threadline.connect(tmp_path / "first.db", **options) as saver:
+        put(saver, 1, values={"step": 1})
+        saver.put_writes(config("t", name(1)), [("messages", [message(1)]), ("messages", [message(2)])], "task")
+        put(saver, 2, values={"messages": [message(1), message(2)] * 5 + ["x"], "step": 2})
+        nodes = rows(tmp_path / "first.db", "SELECT digest FROM threadline_chunks WHERE length(links) > 0")
+        flip_chunk(tmp_path / "first.db", nodes[0][0])
+
+        def reducer(left, right):
+            joined = left + right
+            return joined * 5 + ["x"] if len(joined) == 2 else joined
+
+        damaged = call(saver, "fsck").damaged
+        assert places(damaged) == [(2, "messages")]
+        assert call(saver, "repair", damaged, reducers={"messages": reducer}) == []
+        assert call(saver, "fsck").ok
+
+
+def test_a_value_that_was_not_changed_since_its_parent_needs_no_reducer(path, saver, call):
+    """The parent was put again in its place, whole; the children share its chunks and heal with it."""
+    pages = rows(path, "SELECT digest, links FROM threadline_chunks WHERE length(links) > 0")
+    page = chunk_of(saver, state(1)["book"]["page 7"])
+    assert any(page in links for _, links in pages)
+    flip_chunk(path, page)
+    damaged = call(saver, "fsck").damaged
+    assert {channel for _, channel in places(damaged)} == {"book"}
+    left = call(saver, "repair", damaged, reducers={})
+    assert len(left) == STEPS
+    assert "it has no parent" in left[0].what
+    assert all("cannot be read" in damage.what for damage in left[1:])
+
+
+@pytest.mark.parametrize(
+    ("reducers", "statement", "values", "why"),
+    [
+        ({}, None, (), "there is no reducer"),
+        ({"messages": add}, "DELETE FROM threadline_writes WHERE checkpoint_id = ?", (name(11),), "has no writes"),
+        ({"messages": add}, "DELETE FROM threadline_checkpoints WHERE id = ?", (name(11),), "its parent is gone"),
+        (
+            {"messages": add},
+            "UPDATE threadline_checkpoints SET document = x'00' WHERE id = ?",
+            (name(11),),
+            "parent's document cannot be read",
+        ),
+        ({"messages": add}, "UPDATE threadline_writes SET data = x'' WHERE checkpoint_id = ?", (name(11),), "Corrupt"),
+        ({"messages": lambda left, right: left}, None, (), "not the value that was lost"),
+        ({"messages": lambda left, right: 1 / 0}, None, (), "its reducer failed (ZeroDivisionError)"),
+        ({"messages": lambda left, right: object()}, None, (), "no stored form"),
+    ],
+)
+def test_what_cannot_be_rebuilt_stays_damaged_and_says_why(path, saver, call, reducers, statement, values, why):
+    nodes = "SELECT digest, links FROM threadline_chunks WHERE length(links) > 0"
+    last = chunk_of(saver, message(STEPS))
+    flip_chunk(path, next(digest for digest, links in rows(path, nodes) if last in links))
+    damaged = [damage for damage in saver.fsck().damaged if damage.checkpoint_id == name(STEPS)]
+    if statement:
+        alter(path, statement, values)
+    before = rows(path, "SELECT * FROM threadline_chunks"), rows(path, "SELECT * FROM threadline_checkpoints")
+    [left] = call(saver, "repair", damaged, reducers=reducers)
+    assert why in left.what
+    assert dataclasses.replace(left, what=damaged[0].what) == damaged[0]
+    assert before == (rows(path, "SELECT * FROM threadline_chunks"), rows(path, "SELECT * FROM threadline_checkpoints"))
+
+
+def test_documents_metadata_and_writes_cannot_be_rebuilt(path, saver, call):
+    alter(path, "UPDATE threadline_checkpoints SET document = x'00' WHERE id = ?", (name(4),))
+    alter(path, "UPDATE threadline_writes SET data = x'00' WHERE checkpoint_id = ?", (name(8),))
+    damaged = call(saver, "fsck").damaged
+    assert places(damaged) == [(4, None), (8, "messages")]
+    assert places(call(saver, "repair", damaged, reducers={"messages": add})) == [(4, None), (8, "messages")]
+
+
+def test_a_reducer_that_never_makes_the_same_value_twice_heals_when_that_is_accepted(path, saver, call):
+    def stamped(left, right):
+        return [*left, *({**one, "id": str(uuid.uuid4())} for one in right)]
+
+    nodes = "SELECT digest, links FROM threadline_chunks WHERE length(links) > 0"
+    lost = chunk_of(saver, message(STEPS - 1))
+    for digest, links in rows(path, nodes):
+        if lost in links:
+            flip_chunk(path, digest)
+    damaged = call(saver, "fsck").damaged
+    assert sorted(places(damaged)) == [(STEPS - 1, "messages"), (STEPS, "messages")]
+    assert len(call(saver, "repair", damaged, reducers={"messages": stamped})) == 2
+    assert call(saver, "repair", damaged, reducers={"messages": stamped}, exact=False) == []
+    assert call(saver, "fsck").ok
+    saver.clear_cache()
+    check_states(saver, range(1, STEPS - 1))
+    for number in (STEPS - 1, STEPS):
+        found = saver.get_tuple(config("t", name(number)))
+        values = found.checkpoint["channel_values"]
+        assert [one["text"] for one in values["messages"]] == [one["text"] for one in state(number)["messages"]]
+        assert {**values, "messages": 0} == {**state(number), "messages": 0}
+        assert found.checkpoint["channel_versions"] == {"messages": number, "step": number, "large": 3, "book": 1}
+        assert (found.checkpoint["note"], found.metadata["run_id"]) == ("kept", "run")
+    assert [found.metadata["step"] for found in saver.list(config(), filter={"step": STEPS})] == [STEPS]
+    put(saver, STEPS + 1)
+    assert call(saver, "fsck").ok
+
+
+def test_what_vanished_is_not_damaged_any_more(path, saver, call):
+    flip_chunk(path, chunk_of(saver, message(7)))
+    damaged = saver.fsck().damaged
+    saver.delete_thread("t")
+    assert call(saver, "repair", damaged, reducers={"messages": add}) == []
+    assert call(saver, "quarantine", damaged) == 0
+    nobody = Damage(thread_id="x", namespace="", checkpoint_id="y", channel="z", what="")
+    assert call(saver, "repair", [nobody], reducers={}) == []
