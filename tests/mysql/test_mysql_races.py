@@ -152,7 +152,7 @@ def test_minutes_of_races_leave_nothing_unreadable(mysql_url, prefix, connect, t
 
 
 def test_collecting_keeps_what_roots_refer_to_far_behind(connect):
-    """Servers compare and sort long columns by their first kilobyte only."""
+    """A server may compare long columns by their first kilobyte only."""
     saver = connect()
     config = {"configurable": {"thread_id": "wide", "checkpoint_ns": ""}}
 

@@ -85,7 +85,7 @@ class MysqlStatements(Statements):
         # A second writer that waited for the first to begin the thread anew must not delete what that one made.
         self.drop_thread = text(f"DELETE FROM {t} WHERE thread_id = ? AND status = 'deleted'")
         self.newest_id = text(f"SELECT max(id) AS id FROM {c} WHERE pool = ? AND thread = ? AND namespace = ?")
-        # DISTINCT, too, would compare no more than max_sort_length bytes, and lose roots.
+        # MySQL documents that DISTINCT, too, may compare no more than max_sort_length bytes: roots would be lost.
         self.checkpoint_links = text(f"SELECT links FROM {c} WHERE pool = ?")
         self.write_links = text(f"SELECT links FROM {self.w} WHERE pool = ?")
         # The chunks of a pool and its lock, in one.
