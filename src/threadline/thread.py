@@ -14,6 +14,7 @@ from .backends.engine import Engine, Operation
 from .core import branching, merging, retention, sweeping, words
 from .core.answers import answer
 from .core.audit import WriteInfo, writes_at
+from .core.difference import Diff, diff
 from .core.history import ChannelVersion, channel_versions
 from .core.places import At, find, resolve
 from .core.policies import Plan
@@ -65,6 +66,13 @@ class Thread:
 
     async def astate(self, at: At = None, *, namespace: str = "") -> State:
         return await self._engine.arun(self._state(at, namespace))
+
+    def diff(self, a: At, b: At = None, *, namespace: str = "") -> Diff:
+        """What changed from one place to another: per channel, per item."""
+        return self._engine.run(self._diff(a, b, namespace))
+
+    async def adiff(self, a: At, b: At = None, *, namespace: str = "") -> Diff:
+        return await self._engine.arun(self._diff(a, b, namespace))
 
     def writes(self, at: At = None, *, namespace: str = "") -> list[WriteInfo]:
         """Who wrote what towards the next checkpoint, in order."""
@@ -214,6 +222,14 @@ class Thread:
 
     def _state(self, at: At, namespace: str) -> Operation[State]:
         return lambda backend: read_state(backend, self._tools, self.thread_id, at, namespace)
+
+    def _diff(self, a: At, b: At, namespace: str) -> Operation[Diff]:
+        async def operation(backend: Any) -> Diff:
+            await self._tools.open(backend)
+            sides = [await find(backend, self.thread_id, at, namespace) for at in (a, b)]
+            return await diff(backend, self._tools, *sides)
+
+        return operation
 
     def _writes(self, at: At, namespace: str) -> Operation[list[WriteInfo]]:
         return lambda backend: writes_at(backend, self._tools, self.thread_id, at, namespace)

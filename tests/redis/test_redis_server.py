@@ -6,10 +6,10 @@ import time
 
 import lives
 import pytest
-from conftest import DURABLE, client_of, keys_of
 
 import redis
 import threadline
+from conftest import DURABLE, client_of, keys_of
 from threadline.errors import Corrupt, InvalidRequest, NewerFormat, StorageFull, Unavailable
 
 

@@ -163,7 +163,7 @@ class MemoryBackend:
     async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
         with self._lock:
             thread = self._threads.get(before.thread_id)
-            if thread is None or rules.own_words(thread) != rules.own_words(before):
+            if thread is None or rules.own_words(thread) not in (rules.own_words(before), rules.own_words(after)):
                 return False
             self._threads[before.thread_id] = after._replace(pool=thread.pool, epoch=thread.epoch, active=thread.active)
             return True

@@ -47,6 +47,7 @@ class MysqlDialect:
 
     name = "mysql"
     most_values = 512
+    share_lock = " LOCK IN SHARE MODE"  # FOR SHARE is only MySQL's; both servers know these words
 
     def text(self, statement: str) -> str:
         return rewritten(statement)

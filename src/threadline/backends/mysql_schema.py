@@ -82,8 +82,6 @@ class MysqlStatements(Statements):
     def __init__(self, dialect: Dialect, prefix: str) -> None:
         super().__init__(dialect, prefix)
         text, t, c, k, p = dialect.text, self.t, self.c, self.k, prefix + "pools"
-        # A second writer that waited for the first to begin the thread anew must not delete what that one made.
-        self.drop_thread = text(f"DELETE FROM {t} WHERE thread_id = ? AND status = 'deleted'")
         self.newest_id = text(f"SELECT max(id) AS id FROM {c} WHERE pool = ? AND thread = ? AND namespace = ?")
         # MySQL documents that DISTINCT, too, may compare no more than max_sort_length bytes: roots would be lost.
         self.checkpoint_links = text(f"SELECT links FROM {c} WHERE pool = ?")

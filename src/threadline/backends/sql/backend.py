@@ -189,7 +189,15 @@ class SqlBackend(SqlReader):
         serial, *was = own_words(before)
         status, expires, tags, metadata = was
         values = (*own_words(after)[1:], before.thread_id, serial, status, expires, tags, b"", metadata)
-        return await self.database.write(lambda tx: tx.run(self.sql.swap_thread, values)) > 0
+
+        async def work(tx: Transaction) -> bool:
+            if await tx.run(self.sql.swap_thread, values):
+                return True
+            # It may be what it should become: this very swap was made before, and its answer lost.
+            thread = await self._thread(before.thread_id, tx)
+            return thread is not None and own_words(thread) == own_words(after)
+
+        return await self.database.write(work)
 
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
         return await self.swap_meta(lease_key(thread_id), before, after)
