@@ -1,7 +1,6 @@
 """A database on a real server for each test module, and a table prefix of its own for each test."""
 
 import itertools
-import os
 import sys
 import uuid
 from pathlib import Path
@@ -11,13 +10,14 @@ import pymysql
 import pytest
 
 import threadline
+from tests.servers.plugin import require_server
+from tests.servers.shared import shared_url
 from threadline.backends.mysql_schema import tables
 
 # The histories of tests/durability, and the adapter of tests/test_conformance.py, serve here too.
 TESTS = Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS), str(TESTS / "durability")]
 
-DEFAULT = "mysql://root@127.0.0.1:3306/"
 _numbers = itertools.count(1)
 
 
@@ -37,13 +37,9 @@ def admin(url):
 
 @pytest.fixture(scope="session")
 def mysql_server():
-    """The URL of a server, without a database."""
-    url = os.environ.get("THREADLINE_TEST_MYSQL") or DEFAULT
-    try:
-        admin(url).close()
-    except pymysql.err.OperationalError:
-        pytest.skip(f"no MySQL or MariaDB at {urlsplit(url).hostname}: set THREADLINE_TEST_MYSQL")
-    return url
+    """The URL of the session's server, or of the one that THREADLINE_TEST_MYSQL names; without a database."""
+    require_server("mysql")
+    return urlsplit(shared_url("mysql"))._replace(path="/").geturl()
 
 
 @pytest.fixture(scope="module")

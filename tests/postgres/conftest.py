@@ -1,7 +1,6 @@
 """A real PostgreSQL server, and a schema of its own for each test."""
 
 import contextlib
-import os
 import socket
 import threading
 import uuid
@@ -11,16 +10,15 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 import threadline
+from tests.servers.plugin import require_server
+from tests.servers.shared import shared_url
 
 
 @pytest.fixture(scope="session")
 def postgres_url():
-    url = os.environ.get("THREADLINE_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
-    try:
-        psycopg.connect(url, connect_timeout=3).close()
-    except psycopg.OperationalError as error:
-        pytest.skip(f"no PostgreSQL server: {error}")
-    return url
+    """The session's server, or the one that THREADLINE_TEST_POSTGRES names."""
+    require_server("postgres")
+    return shared_url("postgres")
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Servers for the tests of Redis: started in a folder of their own, and stopped when the run ends."""
 
-import os
 import shutil
 import socket
 import subprocess
@@ -13,6 +12,8 @@ import pytest
 
 import redis
 import threadline
+from tests.servers.plugin import require_server
+from tests.servers.shared import shared_url
 
 HERE = Path(__file__).parent
 # Some helpers of the tests of durability make and check states that can be made again from their step.
@@ -90,26 +91,17 @@ def servers(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def redis_url(request):
-    """One server that keeps every acknowledged put."""
-    return os.environ.get("THREADLINE_TEST_REDIS") or request.getfixturevalue("servers")(*DURABLE).url
+def redis_url():
+    """The session's server, which keeps every acknowledged put, or the one that THREADLINE_TEST_REDIS names."""
+    require_server("redis")
+    return shared_url("redis")
 
 
 @pytest.fixture(scope="session")
-def cluster_url(servers):
+def cluster_url():
     """Three servers that are one cluster."""
-    nodes = [servers(*DURABLE, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000") for _ in range(3)]
-    places = [f"127.0.0.1:{node.port}" for node in nodes]
-    words = ["redis-cli", "--cluster", "create", *places, "--cluster-yes"]
-    subprocess.run(words, check=True, capture_output=True, timeout=60)
-    wait_until(lambda: all("cluster_state:ok" in cluster_info(node.port) for node in nodes))
-    return f"redis+cluster://127.0.0.1:{nodes[0].port}"
-
-
-def cluster_info(port):
-    return subprocess.run(
-        ["redis-cli", "-p", str(port), "cluster", "info"], capture_output=True, text=True, timeout=10
-    ).stdout
+    require_server("redis_cluster")
+    return shared_url("redis_cluster")
 
 
 @pytest.fixture(params=["single", "cluster"])
