@@ -13,7 +13,11 @@ from threadline.langgraph import Checkpointer
 from threadline.testing import CONTRACT, Store, run_promise
 
 # What changes threads of several pools in one piece, which a cluster cannot: it is refused there.
-ACROSS_POOLS = {"test_many_puts_return_their_configs_in_order", "test_a_batch_is_stored_whole_or_not_at_all"}
+ACROSS_POOLS = {
+    "test_many_puts_return_their_configs_in_order",
+    "test_a_batch_is_stored_whole_or_not_at_all",
+    "test_more_threads_than_a_page_are_all_listed",
+}
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +35,8 @@ def test_the_contract_is_kept(promise, half, url, prefix, request):
     if "cluster" in url and half == "sync":
         way = {"connection": request.getfixturevalue("cluster_client")}
     store = Store(connect=lambda **options: threadline.connect(**way, **{"key_prefix": prefix, **options}))
+    if promise.__name__ == "test_a_reader_never_sees_half_a_put" and "cluster" in url:
+        pytest.skip("its readers wait for a put of several threads, which a cluster refuses")
     if promise.__name__ in ACROSS_POOLS and "cluster" in url:
         with pytest.raises(threadline.InvalidRequest, match="a cluster cannot change several threads"):
             run_promise(promise, store, is_async=half == "async")

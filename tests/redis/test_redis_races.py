@@ -111,15 +111,8 @@ def test_processes_put_their_own_threads_and_one_that_all_share(connect, url, pr
 
 def test_a_writer_that_stops_between_directory_and_first_put_blocks_nobody(connect, client, prefix):
     saver = connect()
-    directory = saver._engine._sync_half().link
     saver.setup()
-    del directory
-
-    async def enter(backend):
-        return await backend._inner.directory.enter("orphan") if hasattr(backend, "_inner") else None
-
-    entry = saver._engine.run(enter)
-    assert entry is not None
+    entry = saver._engine.run(lambda backend: backend._inner.directory.enter("orphan"))
     assert list(saver.threads()) == []
     assert saver.get_tuple(lives.config("orphan")) is None
     assert saver.count_threads() == 0
@@ -132,6 +125,7 @@ def test_a_writer_that_stops_between_directory_and_first_put_blocks_nobody(conne
 def test_a_writer_that_wakes_up_after_its_thread_moved_is_sent_to_the_new_place(connect):
     """Between its look into the directory and its put, the thread was made, deleted and begun anew."""
     late, other = connect(), connect()
+    late.setup()
 
     async def begin_late(backend):
         inner = backend._inner

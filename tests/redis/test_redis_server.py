@@ -1,8 +1,11 @@
 """What a server may do to us: die, forget our scripts, be full, evict, refuse, or hold something else."""
 
+import asyncio
 import logging
+import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import lives
 import pytest
@@ -220,7 +223,7 @@ def test_setup_false_creates_nothing(connect, client, prefix):
         with pytest.raises(InvalidRequest, match="setup"):
             connect(**options).get_tuple(lives.config("thread"))
     assert keys_of(client, prefix) == []
-    connect().setup()
+    connect(setup=False).setup()
     assert connect(setup=False).get_tuple(lives.config("thread")) is None
     with pytest.raises(threadline.ReadOnly):
         connect(read_only=True).put(*lives.put_arguments("thread", 0))
@@ -246,3 +249,55 @@ def test_a_given_client_is_used_and_left_open(redis_url):
     with pytest.raises(InvalidRequest, match="decode_responses"):
         threadline.connect(connection=redis.Redis.from_url(redis_url, decode_responses=True))
     client.close()
+
+
+def test_a_forked_child_opens_its_own_connections(connect):
+    saver = connect()
+    saver.put(*lives.put_arguments("thread", 0))
+    pid = os.fork()
+    if pid == 0:
+        try:
+            saver.put(*lives.put_arguments("thread", 1))
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert lives.check(saver.get_tuple(lives.config("thread")), "thread") in (0, 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert lives.check(saver.get_tuple(lives.config("thread")), "thread") == 1
+    saver.put(*lives.put_arguments("thread", 2))
+
+
+def test_more_os_threads_than_connections_wait_their_turn(connect):
+    saver = connect(pool_size=2)
+
+    def write(number):
+        saver.put(*lives.put_arguments(f"thread-{number}", 0))
+        return lives.check(saver.get_tuple(lives.config(f"thread-{number}")), f"thread-{number}")
+
+    with ThreadPoolExecutor(24) as threads:
+        assert list(threads.map(write, range(24))) == [0] * 24
+
+
+def test_more_tasks_than_connections_wait_their_turn(connect):
+    saver = connect(pool_size=2)
+
+    async def write(number):
+        await saver.aput(*lives.put_arguments(f"thread-{number}", 0))
+        return lives.check(await saver.aget_tuple(lives.config(f"thread-{number}")), f"thread-{number}")
+
+    async def all_of_them():
+        found = await asyncio.gather(*(write(number) for number in range(24)))
+        await saver.aclose()
+        return found
+
+    assert asyncio.run(all_of_them()) == [0] * 24
+
+
+def test_no_cluster_is_unavailable_in_both_halves():
+    saver = threadline.connect("redis+cluster://:secret-word@127.0.0.1:1", retry=None)
+    with pytest.raises(Unavailable) as caught:
+        saver.get_tuple(lives.config("thread"))
+    assert "secret-word" not in str(caught.value)
+    with pytest.raises(Unavailable):
+        asyncio.run(saver.aget_tuple(lives.config("thread")))
+    saver.close()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import redis.asyncio
@@ -59,23 +58,23 @@ class RedisEngine:
         self.url = self._target.shown if self._target is not None else "redis://(given)"
         self._is_cluster = self._target.is_cluster if self._target is not None else _is_cluster(self._given)
         self._keys = Keys(key_prefix)
+        self._pool_size = pool_size
         self._ttl = ttl
         self._policy = _policy(retry)
         self._setup_mode = setup
         self._read_only = read_only
         self._sight = Sight()
         self._cache: dict[str, int] = {}
-        self._is_checked = False
+        self.is_open = False
         self._is_closed = False
         self._lock = threading.Lock()
-        self._pid = 0
         self._blocking: _Half | None = None
         self._loops: weakref.WeakKeyDictionary[Any, _Half] = weakref.WeakKeyDictionary()
+        self._inherited: list[Any] = []
         os.register_at_fork(after_in_child=_ForkHook(self))
 
     def run(self, operation: Operation[T]) -> T:
-        half = self._sync_half()
-        return run_now(self._opened(half, operation))
+        return run_now(operation(self._sync_half().backend))
 
     async def arun(self, operation: Operation[T]) -> T:
         self._check_open()
@@ -83,43 +82,44 @@ class RedisEngine:
             import asyncio
 
             return await asyncio.to_thread(self.run, operation)
-        return await self._opened(self._loop_half(), operation)
+        return await operation(self._loop_half().backend)
 
     async def awrite(self, operation: Operation[T]) -> T:
         return await self.arun(operation)
 
-    async def _opened(self, half: _Half, operation: Operation[T]) -> T:
-        if not self._is_checked:
-            may_create = self._setup_mode is not False and not self._read_only
-            await half.opening(may_create, self._ttl)
-            self._is_checked = True
-        return await operation(half.backend)
+    async def open(self, link: BlockingLink, *, creating: bool) -> None:
+        """Check the store on its first use, and create it where that is wanted."""
+        may_create = creating or (self._setup_mode is not False and not self._read_only)
+        await open_store(link, self._keys, may_create=may_create, ttl=self._ttl)
+        self.is_open = True
 
     def close(self) -> None:
         """Close what was opened here; a given client stays open."""
         self._is_closed = True
         if self._given is not None:
             return
-        if self._blocking is not None and self._pid == os.getpid():
-            self._blocking.link.client.close()
+        if self._blocking is not None and self._blocking.link.made is not None:
+            self._blocking.link.made.close()
         for loop, half in list(self._loops.items()):
-            if loop.is_running():
+            if loop.is_running() and half.link.made is not None:
                 import asyncio
 
                 with suppress(RuntimeError):
-                    asyncio.run_coroutine_threadsafe(half.link.client.aclose(), loop)
+                    asyncio.run_coroutine_threadsafe(half.link.made.aclose(), loop)
         self._loops.clear()
 
     async def aclose(self) -> None:
         import asyncio
 
         half = self._loops.pop(asyncio.get_running_loop(), None)
-        if half is not None and self._given is None:
-            await half.link.client.aclose()
+        if half is not None and half.link.made is not None and self._given is None:
+            await half.link.made.aclose()
         self.close()
 
     def forked(self) -> None:
         """Connections of the parent are its own: a child opens others."""
+        # Kept and never used: to let go of them would tell the parent's event loops to forget their sockets.
+        self._inherited.append((self._blocking, list(self._loops.items())))
         self._lock = threading.Lock()
         self._blocking = None
         self._loops = weakref.WeakKeyDictionary()
@@ -138,9 +138,8 @@ class RedisEngine:
                         raise InvalidRequest(
                             "a client of redis.asyncio serves the async methods only: give a redis.Redis, or a URL"
                         )
-                    client = self._given if self._target is None else self._target.blocking(self._sight)
-                    link = BlockingLink(client, self._sight, is_cluster=self._is_cluster, where=self.url)
-                    self._pid, self._blocking = os.getpid(), self._half(link, BlockingClock())
+                    link = BlockingLink(self._blocking_client, self._sight, is_cluster=self._is_cluster, where=self.url)
+                    self._blocking = self._half(link, BlockingClock())
                 half = self._blocking
         return half
 
@@ -150,41 +149,53 @@ class RedisEngine:
         loop = asyncio.get_running_loop()
         half = self._loops.get(loop)
         if half is None:
-            client = self._given if self._target is None else self._target.on_loop(self._sight)
-            link = LoopLink(client, self._sight, is_cluster=self._is_cluster, where=self.url)
+            turns = asyncio.Semaphore(self._pool_size) if self._is_cluster and self._given is None else None
+            link = LoopLink(self._loop_client, self._sight, is_cluster=self._is_cluster, where=self.url, turns=turns)
             half = self._loops[loop] = self._half(link, LoopClock())
         return half
 
     def _half(self, link: BlockingLink, clock: Clock) -> _Half:
         directory = Directory(link, self._keys, self._cache)
         backend: Any = RedisBackend(link, self._keys, directory, clock=clock, ttl=self._ttl)
-        opening: Any = _Opening(link, self._keys)
+        backend = _OpeningLayer(backend, link, self)
         if self._policy is not None:
             backend = RetryLayer(backend, self._policy, clock)
-            opening = RetryLayer(opening, self._policy, clock)
         if self._read_only:
             backend = ReadOnlyLayer(backend)
-        return _Half(link, backend, opening.open)
+        return _Half(link, backend)
+
+    def _blocking_client(self) -> Any:
+        return self._given if self._target is None else self._target.blocking(self._sight)
+
+    def _loop_client(self) -> Any:
+        return self._given if self._target is None else self._target.on_loop(self._sight)
 
 
-class _Half:
+class _Half(NamedTuple):
     """What one half works with: in this process, or on one event loop."""
 
-    def __init__(self, link: BlockingLink, backend: Any, opening: Callable[[bool, float | None], Any]) -> None:
-        self.link = link
-        self.backend = backend
-        self.opening = opening
+    link: BlockingLink
+    backend: Any
 
 
-class _Opening:
-    """The first use of a store, as something that can be tried again."""
+class _OpeningLayer:
+    """A backend whose store is checked or created before its first call; `setup` creates it in any case."""
 
-    def __init__(self, link: BlockingLink, keys: Keys) -> None:
+    def __init__(self, inner: RedisBackend, link: BlockingLink, engine: RedisEngine) -> None:
+        self._inner = inner
         self._link = link
-        self._keys = keys
+        self._engine = engine
 
-    async def open(self, may_create: bool, ttl: float | None) -> None:
-        await open_store(self._link, self._keys, may_create=may_create, ttl=ttl)
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if self._engine.is_open:
+            return method
+
+        async def opened(*args: Any, **options: Any) -> Any:
+            await self._engine.open(self._link, creating=name == "setup")
+            return await method(*args, **options)
+
+        return opened
 
 
 class _ForkHook:
@@ -226,7 +237,12 @@ class _Target:
     def blocking(self, sight: Sight) -> Any:
         if self.is_cluster:
             return redis.cluster.RedisCluster.from_url(
-                self._url, retry=_no_retries(), max_connections=self._pool_size, **self._options
+                self._url,
+                retry=_no_retries(),
+                connection_pool_class=redis.BlockingConnectionPool,
+                max_connections=self._pool_size,
+                timeout=self._waits,
+                **self._options,
             )
         pool = redis.BlockingConnectionPool.from_url(
             self._url,
@@ -243,7 +259,7 @@ class _Target:
 
         if self.is_cluster:
             return redis.asyncio.RedisCluster.from_url(
-                self._url, retry=LoopRetry(NoBackoff(), 0), max_connections=self._pool_size, **self._options
+                self._url, retry=LoopRetry(NoBackoff(), 0), max_connections=self._pool_size + 1, **self._options
             )
         greeting = _Greeting(sight)
 

@@ -86,7 +86,7 @@ class RedisBackend(RedisSurvey):
         self._ttl_ms = max(1, int(ttl * 1000)) if ttl else 0
 
     async def setup(self) -> None:
-        return None  # opening.py has done it before the first call
+        return None  # the engine has done it before the first call
 
     async def compact(self) -> None:
         """Drop entries of threads that have expired; the server gives memory back by itself."""

@@ -8,8 +8,9 @@ what was acknowledged before may be gone there: nothing that was known under an 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import redis
@@ -73,11 +74,22 @@ class Link(Protocol):
 class BlockingLink:
     """Waits on the calling thread."""
 
-    def __init__(self, client: Any, sight: Sight, *, is_cluster: bool, where: str) -> None:
-        self.client = client
+    def __init__(self, make: Callable[[], Any], sight: Sight, *, is_cluster: bool, where: str) -> None:
+        self._make = make
+        self.made: Any = None
+        self._lock = threading.Lock()
         self.sight = sight
         self.is_cluster = is_cluster
         self.where = where
+
+    @property
+    def client(self) -> Any:
+        """The driver's client, made on first use: that of a cluster connects at once, and may fail."""
+        if self.made is None:
+            with self._lock:
+                if self.made is None:
+                    self.made = self._make()
+        return self.made
 
     async def call(self, script: Script, keys: Sequence[bytes], args: Sequence[Any] = (), *, doubting: int = -1) -> Any:
         with translated(self):
@@ -118,25 +130,33 @@ class BlockingLink:
 class LoopLink(BlockingLink):
     """Waits on the event loop that its client belongs to."""
 
+    def __init__(
+        self, make: Callable[[], Any], sight: Sight, *, is_cluster: bool, where: str, turns: Any = None
+    ) -> None:
+        super().__init__(make, sight, is_cluster=is_cluster, where=where)
+        # A semaphore, for a client that fails when its connections are in use instead of waiting for one.
+        self._turns: Any = turns if turns is not None else nullcontext()
+
     async def call(self, script: Script, keys: Sequence[bytes], args: Sequence[Any] = (), *, doubting: int = -1) -> Any:
         with translated(self):
             try:
-                return await self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+                return await self._execute("EVALSHA", script.sha, len(keys), *keys, *args)
             except exceptions.NoScriptError:
                 doubt(self.sight, doubting)
-                return await self.client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+                return await self._execute("EVAL", script.text, len(keys), *keys, *args)
 
     async def calls(self, calls: Sequence[Call]) -> list[Any]:
         with translated(self):
             pipeline = await self._pipeline()
             for script, keys, args in calls:
                 pipeline.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-            answers = await pipeline.execute(raise_on_error=False)
+            async with self._turns:
+                answers = await pipeline.execute(raise_on_error=False)
         return [await self._answer(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
     async def command(self, *words: Any) -> Any:
         with translated(self):
-            return await self.client.execute_command(*words)
+            return await self._execute(*words)
 
     async def batch(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         if not commands:
@@ -145,8 +165,13 @@ class LoopLink(BlockingLink):
             pipeline = await self._pipeline()
             for words in commands:
                 pipeline.execute_command(*words)
-            answers = await pipeline.execute(raise_on_error=False)
+            async with self._turns:
+                answers = await pipeline.execute(raise_on_error=False)
         return [checked(self, answer) for answer in answers]
+
+    async def _execute(self, *words: Any) -> Any:
+        async with self._turns:
+            return await self.client.execute_command(*words)
 
     async def _pipeline(self) -> Any:
         if self.is_cluster:
@@ -174,7 +199,7 @@ def translated(link: BlockingLink) -> Iterator[None]:
     """Errors of the driver as errors of our tree."""
     try:
         yield
-    except (redis.RedisError, OSError) as error:
+    except (redis.RedisError, exceptions.RedisClusterException, OSError) as error:
         if isinstance(error, ThreadlineError):
             raise
         made = translate(error, link.where)

@@ -183,9 +183,9 @@ redis.call('HSET', KEYS[THREADS], thread, joined(row))
 if number(0, 'living') <= 0 then
   local rows, is_left = redis.call('HVALS', KEYS[THREADS]), true
   for i = 1, #rows do is_left = is_left and fields(rows[i])[2] == 'moved' end
-  -- A day is longer than any writer can be on its way that still believes in the old place.
+  -- An hour is longer than any writer can be on its way that still believes in the old place.
   if is_left then
-    for i = POOL, LEASES do redis.call('PEXPIRE', KEYS[i], 86400000) end
+    for i = POOL, LEASES do redis.call('PEXPIRE', KEYS[i], 3600000) end
   end
 end
 return {'left', row[3], lease}
