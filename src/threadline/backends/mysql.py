@@ -128,7 +128,7 @@ class MysqlTransaction:
 
     async def run(self, statement: str, values: Sequence[Any] = ()) -> int:
         await self._add(bound(statement, values, is_plain=self._wire.is_plain))
-        if statement not in self._sql.counted:
+        if statement in self._sql.can_wait:
             return 0
         try:
             return (await self._flush())[-1].changed

@@ -102,9 +102,19 @@ class MysqlStatements(Statements):
             f"SELECT {columns} {here} AND w.namespace = ? AND w.checkpoint_id = "
             f"({newest} WHERE o.thread_id = ? AND n.namespace = ?)"
         )
-        # Statements whose count of rows decides something; all others can wait for company.
-        self.counted = frozenset(
-            [self.new_thread, self.swap_thread, self.add_meta, self.swap_meta, self.drop_meta, self.drop_checkpoint]
+        # Statements whose count of rows nobody asks for: they can wait for company. All others are answered.
+        self.can_wait = frozenset(
+            [
+                self.put_checkpoint,
+                self.touch,
+                self.own_pool,
+                self.add_pool,
+                self.drop_writes,
+                self.drop_checkpoints,
+                self.bury,
+                self.drop_pool,
+                self.raise_epoch,
+            ]
         )
 
 
