@@ -396,3 +396,29 @@ def test_damage_that_appears_while_fsck_runs_beside_a_writer_is_still_named(path
 
     monkeypatch.setattr(SqlBackend, "find", find)
     assert {number for number, _ in places(saver.fsck().damaged)} == set(range(1, STEPS + 1))
+
+
+def test_what_vanishes_while_it_is_read_again_is_no_damage_either(connect, monkeypatch):
+    """A first read finds nothing; rows are read again, and only then are they and their chunks taken away."""
+    saver, other = connect(), connect()
+    fill(saver)
+    backend = MemoryBackend if isinstance(saver._engine, MemoryEngine) else SqlBackend
+    real_chunks, real_find, seen = backend.chunks, backend.find, []
+
+    async def find(self, *args, **options):
+        seen.append("a row again")
+        return await real_find(self, *args, **options)
+
+    async def chunks(self, pool, digests):
+        if not seen:
+            return []
+        if "pruned" not in seen:
+            seen.append("pruned")
+            other.prune(["t"])
+        return await real_chunks(self, pool, digests)
+
+    monkeypatch.setattr(backend, "find", find)
+    monkeypatch.setattr(backend, "chunks", chunks)
+    report = saver.fsck()
+    assert seen.index("pruned") == STEPS
+    assert clean(report), str(report)
