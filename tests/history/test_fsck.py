@@ -25,6 +25,9 @@ from fsck_store import (
 
 import threadline
 from threadline import KeyRing
+from threadline.backends.engine import MemoryEngine
+from threadline.backends.memory import MemoryBackend
+from threadline.backends.sql.backend import SqlBackend
 
 
 @dataclasses.dataclass
@@ -353,3 +356,69 @@ def test_fsck_is_clean_beside_writers_and_prunes(connect):
         assert report.ok, str(report)
     assert sum(report.checkpoints for report in reports)
     assert connect().fsck().ok
+
+
+@pytest.mark.parametrize("act", ["prune", "delete", "put again"])
+def test_what_vanishes_while_it_is_read_is_no_damage(connect, monkeypatch, act):
+    """The rows of a page are read, and before their chunks are, another process takes both away."""
+    saver, other = connect(), connect()
+    fill(saver)
+    backend = MemoryBackend if isinstance(saver._engine, MemoryEngine) else SqlBackend
+    real, acted = backend.chunks, []
+
+    async def chunks(self, pool, digests):
+        if not acted:
+            acted.append(True)
+            if act == "prune":
+                other.prune(["t"])
+            else:
+                other.delete_thread("t")
+                if act == "put again":
+                    fill(other)
+        return await real(self, pool, digests)
+
+    monkeypatch.setattr(backend, "chunks", chunks)
+    report = saver.fsck()
+    assert acted
+    assert clean(report), str(report)
+
+
+def test_damage_that_appears_while_fsck_runs_beside_a_writer_is_still_named(path, saver, monkeypatch):
+    """A row that is written again and again is judged as it is in the end."""
+    flip_chunk(path, chunk_of(saver, message(1)))
+    real, count = SqlBackend.find, []
+
+    async def find(self, *args, **options):
+        found = await real(self, *args, **options)
+        count.append(found)
+        # The head seems to be another row each time until the third.
+        return found._replace(row=found.row._replace(created=float(len(count)))) if len(count) < 3 else found
+
+    monkeypatch.setattr(SqlBackend, "find", find)
+    assert {number for number, _ in places(saver.fsck().damaged)} == set(range(1, STEPS + 1))
+
+
+def test_what_vanishes_while_it_is_read_again_is_no_damage_either(connect, monkeypatch):
+    """A first read finds nothing; rows are read again, and only then are they and their chunks taken away."""
+    saver, other = connect(), connect()
+    fill(saver)
+    backend = MemoryBackend if isinstance(saver._engine, MemoryEngine) else SqlBackend
+    real_chunks, real_find, seen = backend.chunks, backend.find, []
+
+    async def find(self, *args, **options):
+        seen.append("a row again")
+        return await real_find(self, *args, **options)
+
+    async def chunks(self, pool, digests):
+        if not seen:
+            return []
+        if "pruned" not in seen:
+            seen.append("pruned")
+            other.prune(["t"])
+        return await real_chunks(self, pool, digests)
+
+    monkeypatch.setattr(backend, "find", find)
+    monkeypatch.setattr(backend, "chunks", chunks)
+    report = saver.fsck()
+    assert seen.index("pruned") == STEPS
+    assert clean(report), str(report)

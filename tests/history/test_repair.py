@@ -25,6 +25,7 @@ from fsck_store import (
 
 import threadline
 from threadline import KeyRing
+from threadline.backends.sql.backend import SqlBackend
 from threadline.core.damage import Damage
 from threadline.core.quarantine import evidence_key
 
@@ -321,3 +322,43 @@ def test_what_vanished_is_not_damaged_any_more(path, saver, call):
     assert call(saver, "quarantine", damaged) == 0
     nobody = Damage(thread_id="x", namespace="", checkpoint_id="y", channel="z", what="")
     assert call(saver, "repair", [nobody], reducers={}) == []
+
+
+def test_a_store_in_memory_is_repaired_and_set_aside_like_any_other(call):
+    with threadline.connect("memory://") as saver:
+        fill(saver)
+        [held] = saver._engine._backend._chunks.values()
+        last = chunk_of(saver, message(STEPS))
+        node = next(digest for digest, (links, _, _) in held.items() if last in links)
+        held[node] = (*held[node][:2], b"\0")
+        damaged = call(saver, "fsck").damaged
+        assert places(damaged) == [(STEPS, "messages")]
+        assert call(saver, "repair", damaged, reducers={"messages": add}) == []
+        assert call(saver, "fsck").ok
+        check_states(saver)
+        del held[node]
+        assert call(saver, "quarantine", call(saver, "fsck").damaged) == 1
+        assert call(saver, "fsck").ok
+        put(saver, STEPS)
+        write(saver, STEPS)
+        check_states(saver)
+
+
+def test_a_checkpoint_that_is_put_again_while_it_is_judged_is_not_set_aside(path, saver, options, monkeypatch):
+    alter(path, "UPDATE threadline_checkpoints SET document = x'00' WHERE id = ?", (name(STEPS),))
+    damaged = saver.fsck().damaged
+    real, acted = SqlBackend.swap_meta, []
+
+    with threadline.connect(path, **options) as other:
+
+        async def swap_meta(self, key, before, after):
+            if not acted:
+                acted.append(True)
+                put(other, STEPS)
+            return await real(self, key, before, after)
+
+        other.open()
+        monkeypatch.setattr(SqlBackend, "swap_meta", swap_meta)
+        assert saver.quarantine(damaged) == 0
+    assert acted
+    check_states(saver)

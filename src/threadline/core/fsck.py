@@ -127,9 +127,10 @@ class _Inquiry:
             if len(page) < query.limit:
                 break
             query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
-        for batch in batches(await self.backend.thread_writes(thread_id), _BATCH):
+        reread_writes = self._reread_writes(thread_id, walk.pool)
+        for batch in batches(await self._writes_of(thread_id, walk.pool), _BATCH):
             self.writes += len(batch)
-            await self._judge(walk, thread_id, await self._writes(thread_id, batch), self._reread_writes(thread_id))
+            await self._judge(walk, thread_id, await self._writes(thread_id, batch), reread_writes)
         await self._look_at_lineage(thread, parents)
 
     async def count_orphans(self, walk: Walk) -> None:
@@ -211,6 +212,12 @@ class _Inquiry:
         await self._learn_keys([write.form for write in rows])
         return {_key_of(write): subject_of_write(self.tools, thread_id, write) for write in rows}
 
+    async def _writes_of(self, thread_id: str, pool: int) -> list[WriteRow]:
+        """The writes of a thread, none if it was begun anew in another pool: pools are never used again."""
+        writes = await self.backend.thread_writes(thread_id)
+        thread = await self.backend.thread(thread_id)
+        return writes if thread is not None and thread.pool == pool else []
+
     async def _learn_keys(self, forms: Iterable[Any]) -> None:
         """Keys that others began to use; where rows are damaged, a form may be anything."""
         await self.tools.learn_keys(self.backend, [form for form in forms if isinstance(form, int)])
@@ -222,10 +229,10 @@ class _Inquiry:
 
         return reread
 
-    def _reread_writes(self, thread_id: str) -> Reread:
+    def _reread_writes(self, thread_id: str, pool: int) -> Reread:
         async def reread(keys: Iterable[Any]) -> dict[Any, Subject]:
             wanted = set(keys)
-            found = await self.backend.thread_writes(thread_id) if wanted else []
+            found = await self._writes_of(thread_id, pool) if wanted else []
             return await self._writes(thread_id, (write for write in found if _key_of(write) in wanted))
 
         return reread

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import ormsgpack
 
-from ..backends.port import Backend, CheckpointKey, CheckpointRow, WriteRow
+from ..backends.port import Backend, CheckpointKey, Found, WriteRow
 from ..errors import Conflict
 from .damage import Damage
 from .fsck import judge, on_a_cycle
@@ -24,6 +24,7 @@ from .tools import Tools
 __all__ = ["evidence_key", "quarantine"]
 
 _TRIES = 8
+_Stored = tuple[Found | None, list[WriteRow]]
 
 
 async def quarantine(backend: Backend, tools: Tools, damages: Sequence[Damage], now: float) -> int:
@@ -45,10 +46,9 @@ async def quarantine(backend: Backend, tools: Tools, damages: Sequence[Damage], 
         history = await history_of(backend, tools, thread_id)
         # Oldest first: of a circle of parents the first one goes, and then there is no circle.
         for key in sorted(named, key=lambda key: (key.id, key.namespace)):
-            if await _is_damaged(walk, thread_id, key, history):
-                for dependent, why in _with_dependents(history, key, named[key]):
-                    count += await _set_aside(backend, thread_id, dependent, why, now)
-                    history.pop(dependent, None)
+            for at in await _aside(walk, thread_id, key, named[key], history, now):
+                count += 1
+                history.pop(at, None)
     if count:
         # What is known to be stored may be what was found missing.
         tools.forget()
@@ -62,44 +62,71 @@ def evidence_key(thread_id: str, namespace: str, checkpoint_id: str) -> str:
     return f"quarantine:{hashlib.blake2b(place, digest_size=16).hexdigest()}"
 
 
-async def _is_damaged(walk: Walk, thread_id: str, key: CheckpointKey, history: History) -> bool:
-    tools = walk.tools
-    row, writes = await _stored(walk.backend, thread_id, key)
-    forms = [write.form for write in writes] + ([row.form, row.metadata_form] if row is not None else [])
-    await tools.learn_keys(walk.backend, forms)
-    subjects = [subject_of_write(tools, thread_id, write) for write in writes]
-    found = await walk.backend.find(thread_id, *key, with_writes=False) if row is not None else None
-    if found is not None and found.pool == walk.pool:
-        subjects.append(subject_of(tools, found))
+async def _aside(
+    walk: Walk, thread_id: str, key: CheckpointKey, why: Sequence[str], history: History, now: float
+) -> list[CheckpointKey]:
+    """Set a checkpoint aside if it is damaged, and before it those that are replayed from it; returns all that went."""
+    backend = walk.backend
+    for _ in range(_TRIES):
+        judged = await _stored(backend, thread_id, key)
+        if not await _is_damaged(walk, thread_id, key, judged, history):
+            return []
+        gone = []
+        # Those first: if this is interrupted, none of them is left to be replayed to a wrong value.
+        for at in _dependents(history, key):
+            kept = await _stored(backend, thread_id, at)
+            if await _set_aside(backend, thread_id, at, [f"a delta channel is replayed from {key.id}"], kept, now):
+                gone.append(at)
+        if await _set_aside(backend, thread_id, key, list(why), judged, now):
+            return [*gone, key]
+    raise Conflict(f"thread {thread_id!r}: checkpoint {key.id} is written again and again; try again")
+
+
+async def _is_damaged(walk: Walk, thread_id: str, key: CheckpointKey, stored: _Stored, history: History) -> bool:
+    found, writes = stored
+    if found is None and not writes:
+        return False
+    forms = [write.form for write in writes] + ([found.row.form, found.row.metadata_form] if found is not None else [])
+    await walk.tools.learn_keys(walk.backend, forms)
+    subjects = [subject_of_write(walk.tools, thread_id, write) for write in writes]
+    if found is not None:
+        subjects.append(subject_of(walk.tools, found))
+    thread = await walk.backend.thread(thread_id)
+    if thread is None or thread.pool != walk.pool:
+        return False  # begun anew meanwhile, in a pool of its own
+    walk.forget_troubles()
     if any(verdict.damages for verdict in await judge(walk, thread_id, subjects)):
         return True
     parents = {at: step.parent.id if step.parent else None for at, step in history.items()}
-    return row is not None and key in on_a_cycle(parents)
+    return found is not None and key in on_a_cycle(parents)
 
 
-def _with_dependents(history: History, key: CheckpointKey, why: Sequence[str]) -> list[tuple[CheckpointKey, list[str]]]:
-    """A checkpoint and those that are replayed from it, with the reasons."""
-    replayed = [at for at, step in history.items() if step.replays and at != key and key in with_chains(history, [at])]
-    return [(key, list(why)), *((at, [f"a delta channel is replayed from {key.id}"]) for at in replayed)]
+def _dependents(history: History, key: CheckpointKey) -> list[CheckpointKey]:
+    """The checkpoints whose delta channels are replayed from this one, newest first."""
+    chained = [at for at, step in history.items() if step.replays and at != key and key in with_chains(history, [at])]
+    return sorted(chained, reverse=True)
 
 
-async def _set_aside(backend: Backend, thread_id: str, key: CheckpointKey, why: list[str], now: float) -> int:
-    for _ in range(_TRIES):
-        row, writes = await _stored(backend, thread_id, key)
-        if row is None and not writes:
-            return 0
-        await _keep_evidence(backend, thread_id, key, [now, why, row and tuple(row), *map(tuple, writes)])
-        if await _stored(backend, thread_id, key) == (row, writes):
-            await backend.remove_checkpoints(thread_id, [key])
-            return 1
-    raise Conflict(f"thread {thread_id!r}: checkpoint {key.id} is being written again and again; try again")
+async def _set_aside(
+    backend: Backend, thread_id: str, key: CheckpointKey, why: list[str], stored: _Stored, now: float
+) -> bool:
+    """Keep what is stored and take it out of its thread, unless it is another by now."""
+    found, writes = stored
+    if found is None and not writes:
+        return False
+    await _keep_evidence(backend, thread_id, key, [now, why, found and tuple(found.row), *map(tuple, writes)])
+    again, pending = await _stored(backend, thread_id, key)
+    if (again and again.row, pending) != (found and found.row, writes):
+        return False
+    await backend.remove_checkpoints(thread_id, [key])
+    return True
 
 
-async def _stored(backend: Backend, thread_id: str, key: CheckpointKey) -> tuple[CheckpointRow | None, list[WriteRow]]:
-    """A checkpoint's row with its writes, which may be there without it."""
+async def _stored(backend: Backend, thread_id: str, key: CheckpointKey) -> _Stored:
+    """A checkpoint with its writes, which may be there without it."""
     found = await backend.find(thread_id, *key)
     if found is not None:
-        return found.row, found.writes
+        return found, found.writes
     writes = await backend.thread_writes(thread_id)
     return None, [write for write in writes if (write.namespace, write.checkpoint_id) == key]
 
