@@ -88,14 +88,16 @@ async def test_a_reader_never_sees_half_a_put(saver: Half, thread: str) -> None:
 
     async def write() -> None:
         nonlocal is_over
-        for turn in range(15):
-            puts: list[Any] = [
-                (place(f"{thread}-{half}"), checkpoint({"words": _words(10 + turn), "turn": turn}), _LOOP, {})
-                for half in "ab"
-            ]
-            await saver.put_many(puts)
-            await saver.sleep(0)
-        is_over = True
+        try:
+            for turn in range(15):
+                puts: list[Any] = [
+                    (place(f"{thread}-{half}"), checkpoint({"words": _words(10 + turn), "turn": turn}), _LOOP, {})
+                    for half in "ab"
+                ]
+                await saver.put_many(puts)
+                await saver.sleep(0)
+        finally:
+            is_over = True
 
     async def read() -> None:
         while not is_over:
