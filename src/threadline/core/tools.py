@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -108,6 +109,8 @@ class Tools:
         self.leases: dict[str, bytes] = {}
         self.is_open = False
         self.warned: set[str] = set()
+        # This and its clones: what is forgotten is forgotten by all of them.
+        self._family: weakref.WeakSet[Tools] = weakref.WeakSet([self])
 
     def with_codec(self, codec: Codec) -> Tools:
         """The same store seen through another codec; what was decoded or recognised is not shared."""
@@ -131,6 +134,7 @@ class Tools:
         )
         clone.recall = Recall(self.recall.limit_bytes)
         clone.warned = set()
+        self._family.add(clone)
         return clone
 
     async def open(self, backend: Backend) -> None:
@@ -165,12 +169,13 @@ class Tools:
         return found
 
     def forget(self) -> None:
-        """Drop everything remembered; the store is asked again."""
+        """Drop everything remembered, also by clones; the store is asked again."""
         self.known.clear()
-        self.recall.clear()
-        self.reader.clear()
         self.stamps.clear()
         self._roots.clear()
+        for one in list(self._family):
+            one.recall.clear()
+            one.reader.clear()
 
     def see(self, thread_id: str, stamp: Stamp) -> None:
         """Note the pool and epoch a thread has now."""
