@@ -10,6 +10,7 @@ from .ids import new_id
 from .versions import Version
 
 __all__ = [
+    "ANSWERED",
     "ChannelVersions",
     "Checkpoint",
     "CheckpointMetadata",
@@ -34,6 +35,8 @@ ERROR = "__error__"
 SCHEDULED = "__scheduled__"
 INTERRUPT = "__interrupt__"
 RESUME = "__resume__"
+# Threadline's own: which interrupt an answer that was stored for another process belongs to.
+ANSWERED = "__answered__"
 TASKS = "__pregel_tasks"
 
 # Special writes live at negative indexes, so that they replace themselves and never a task's own writes.

@@ -21,6 +21,7 @@ from .core.policies import Plan
 from .core.policy import Policy, seconds_of
 from .core.requests import Place, plain_text, text_id
 from .core.states import Point, State, read_state
+from .core.survey import ThreadInfo, describe
 from .core.timeline import Log, read_log
 from .core.tools import Tools
 from .errors import InvalidRequest
@@ -52,6 +53,13 @@ class Thread:
 
     async def aat(self, at: At = None, *, namespace: str = "") -> Point:
         return await self._engine.arun(self._at(at, namespace))
+
+    def info(self) -> ThreadInfo:
+        """Status, times, tags and metadata; the status is `suspended` while an interrupt waits."""
+        return self._engine.run(lambda backend: describe(backend, self._tools, self.thread_id))
+
+    async def ainfo(self) -> ThreadInfo:
+        return await self._engine.arun(lambda backend: describe(backend, self._tools, self.thread_id))
 
     def log(self, *, namespace: str | None = None) -> Log:
         """The tree of checkpoints over all branches, newest first, without reading state."""

@@ -1,7 +1,8 @@
 """Answering a question in one process so that another goes on: the answer is stored as the resume of its task.
 
 LangGraph reads a task's resume values from its pending writes; after `answer`, any worker runs
-`graph.invoke(None, config)`. An interrupt within a subgraph is answered where it was raised.
+`graph.invoke(None, config)`. An interrupt within a subgraph is answered where it was raised. What was answered
+waits no longer, and cannot be answered again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..backends.port import Backend, CheckpointKey
 from ..errors import InvalidRequest, NotFound
-from ..model import INTERRUPT, RESUME, WRITES_IDX_MAP
+from ..model import ANSWERED, INTERRUPT, RESUME, WRITES_IDX_MAP
 from .checkpoints import prepare_writes, put_all
 from .documents import read_metadata
 from .pages import thread_rows
@@ -72,6 +73,8 @@ async def answer(backend: Backend, tools: Tools, thread_id: str, answers: Mappin
         asked = waiting[interrupt_id]
         config = config_of(thread_id, asked.key)
         prepared.append(prepare_writes(tools, config, [(RESUME, [*asked.earlier, value])], asked.task_id, ""))
+        # A second answer must not be taken for one to the task's next question.
+        prepared.append(prepare_writes(tools, config, [(ANSWERED, interrupt_id)], f"answered:{interrupt_id}", ""))
     await put_all(backend, tools, prepared, now)
 
 
@@ -81,6 +84,7 @@ async def _asked(backend: Backend, tools: Tools, thread_id: str, key: Checkpoint
         return []
     writes = pending_writes(tools, read)
     finished = {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
+    settled = {value for _, channel, value in writes if channel == ANSWERED}
     answered = {task_id: value for task_id, channel, value in writes if channel == RESUME}
     found: list[Question] = []
     for task_id, channel, interrupts in writes:
@@ -88,7 +92,7 @@ async def _asked(backend: Backend, tools: Tools, thread_id: str, key: Checkpoint
             continue
         for interrupt in interrupts if isinstance(interrupts, (list, tuple)) else [interrupts]:
             interrupt_id = getattr(interrupt, "id", None)
-            if isinstance(interrupt_id, str):
+            if isinstance(interrupt_id, str) and interrupt_id not in settled:
                 earlier = answered.get(task_id)
                 before = tuple(earlier) if isinstance(earlier, list) else () if earlier is None else (earlier,)
                 found.append(Question(interrupt_id, getattr(interrupt, "value", None), key, task_id, before))

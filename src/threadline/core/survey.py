@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from ..backends.port import Backend, ThreadRow
 from ..errors import InvalidRequest
-from ..model import INTERRUPT, WRITES_IDX_MAP
+from ..model import ANSWERED, INTERRUPT, WRITES_IDX_MAP
 from ..namespaces import ROOT
+from .answers import questions
 from .filters import check_filter, matches
 from .reading import Read, complete
 from .requests import check_limit, plain_text
 from .tools import Tools
-from .words import metadata_of, tags_of
+from .words import living, metadata_of, tags_of
 
-__all__ = ["Listing", "ThreadInfo", "Waiting", "heads", "thread_info", "waiting_at"]
+__all__ = ["Listing", "ThreadInfo", "Waiting", "describe", "heads", "status_of", "thread_info", "waiting_at"]
 
 _PAGE = 500
 
@@ -77,8 +78,8 @@ class Listing:
         for name in ("prefix", "after", "tag", "status"):
             if options.get(name) is not None:
                 plain_text(options[name], name)
-        if options.get("status") not in (None, "active", "archived"):
-            raise InvalidRequest(f"status is 'active' or 'archived', not {options['status']!r}")
+        if options.get("status") not in (None, "active", "archived", "suspended"):
+            raise InvalidRequest(f"status is 'active', 'suspended' or 'archived', not {options['status']!r}")
         since = active_since.timestamp() if isinstance(active_since, datetime) else active_since
         return cls(left=limit, filter=check_filter(filter), active_since=since, **options)
 
@@ -90,7 +91,10 @@ class Listing:
             self.is_over = len(page) < size
             if page:
                 self.after = page[-1].thread_id
-            found = [info for row in page if self._wants(info := thread_info(tools, row))][: self.left]
+            infos = [thread_info(tools, row) for row in page]
+            if self.status in ("active", "suspended"):
+                infos = [replace(info, status=await status_of(backend, tools, info)) for info in infos]
+            found = [info for info in infos if self._wants(info)][: self.left]
             if self.left is not None:
                 self.left -= len(found)
             if found:
@@ -124,6 +128,22 @@ def thread_info(tools: Tools, row: ThreadRow) -> ThreadInfo:
     )
 
 
+async def describe(backend: Backend, tools: Tools, thread_id: str) -> ThreadInfo:
+    """One thread as it is listed, with its status as it is now."""
+    await tools.open(backend)
+    info = thread_info(tools, await living(backend, thread_id))
+    return replace(info, status=await status_of(backend, tools, info))
+
+
+async def status_of(backend: Backend, tools: Tools, info: ThreadInfo) -> str:
+    """A thread's status now: one that is active is suspended while an interrupt waits at its head."""
+    if info.status != "active":
+        return info.status
+    head = await backend.find(info.thread_id, ROOT, None)
+    asks = head is not None and any(write.channel == INTERRUPT for write in head.writes)
+    return "suspended" if asks and await questions(backend, tools, info.thread_id) else "active"
+
+
 async def heads(backend: Backend, tools: Tools, thread_ids: Sequence[str]) -> list[Read]:
     """The newest root checkpoint of each thread that has one, in one query; then their chunks, pool by pool."""
     await tools.open(backend)
@@ -135,7 +155,9 @@ async def heads(backend: Backend, tools: Tools, thread_ids: Sequence[str]) -> li
 def waiting_at(tuple_: Any) -> list[Waiting]:
     """The interrupts among a checkpoint's pending writes, except those of tasks that have finished since."""
     place = tuple_.config["configurable"]
-    finished = {task_id for task_id, channel, _ in tuple_.pending_writes or () if channel not in WRITES_IDX_MAP}
+    writes = tuple_.pending_writes or ()
+    finished = {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
+    answered = {value for _, channel, value in writes if channel == ANSWERED}
     return [
         Waiting(
             thread_id=place["thread_id"],
@@ -144,7 +166,8 @@ def waiting_at(tuple_: Any) -> list[Waiting]:
             interrupt_id=getattr(interrupt, "id", None),
             value=getattr(interrupt, "value", interrupt),
         )
-        for task_id, channel, interrupts in tuple_.pending_writes or ()
+        for task_id, channel, interrupts in writes
         if channel == INTERRUPT and task_id not in finished
         for interrupt in (interrupts if isinstance(interrupts, (list, tuple)) else [interrupts])
+        if getattr(interrupt, "id", None) not in answered
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import Conflict, InvalidRequest, MergeConflict, NotFound
 from ...model import Config
@@ -167,3 +167,29 @@ async def test_a_view_refuses_threads_outside(saver: Half, thread: str) -> None:
     ):
         with refused(InvalidRequest, saying="sees only"):
             await refuse()
+
+
+async def test_a_thread_is_suspended_while_an_interrupt_waits(saver: Half, thread: str) -> None:
+    [config] = await _talk(saver, thread, 1)
+    assert (await saver.of(thread).info()).status == "active"
+    await saver.put_writes(config, [("__interrupt__", [_Interrupt("ask-1", "ok?")])], "task")
+    assert (await saver.of(thread).info()).status == "suspended"
+    assert [info.thread_id async for info in saver.threads(prefix=thread, status="suspended")] == [thread]
+    with refused(NotFound, saying="ask-1"):
+        await saver.of(thread).answer({"other": "yes"})
+    await saver.of(thread).answer({"ask-1": "yes"})
+    written = (await saver.get_tuple(config)).pending_writes
+    assert ("task", "__resume__", ["yes"]) in written
+    assert [one async for one in saver.interrupts(prefix=thread)] == []
+    with refused(NotFound, saying="does not wait"):
+        await saver.of(thread).answer({"ask-1": "again"})
+    await put(saver, config, {"turn": 1})
+    assert (await saver.of(thread).info()).status == "active"
+    assert [info.thread_id async for info in saver.threads(prefix=thread, status="active")] == [thread]
+
+
+class _Interrupt(NamedTuple):
+    """What a graph asks, in the shape that LangGraph gives it."""
+
+    id: str
+    value: Any
