@@ -34,6 +34,8 @@ class Question(NamedTuple):
     task_id: str
     # Answers that the same task was given before.
     earlier: tuple[Any, ...]
+    # Where else the same interrupt shows: at the graphs above a subgraph.
+    above: tuple[CheckpointKey, ...] = ()
 
 
 async def questions(backend: Backend, tools: Tools, thread_id: str) -> list[Question]:
@@ -54,7 +56,8 @@ async def questions(backend: Backend, tools: Tools, thread_id: str) -> list[Ques
             if head is None or parents.get("", head.id) != head.id:
                 continue  # left over from an earlier step
         for question in await _asked(backend, tools, thread_id, key):
-            waiting[question.id] = question  # the deepest namespace is where it was raised
+            seen = waiting.get(question.id)  # the deepest namespace is where it was raised
+            waiting[question.id] = question._replace(above=(*seen.above, seen.key) if seen else ())
     return list(waiting.values())
 
 
@@ -74,7 +77,9 @@ async def answer(backend: Backend, tools: Tools, thread_id: str, answers: Mappin
         config = config_of(thread_id, asked.key)
         prepared.append(prepare_writes(tools, config, [(RESUME, [*asked.earlier, value])], asked.task_id, ""))
         # A second answer must not be taken for one to the task's next question.
-        prepared.append(prepare_writes(tools, config, [(ANSWERED, interrupt_id)], f"answered:{interrupt_id}", ""))
+        for key in (asked.key, *asked.above):
+            note = [(ANSWERED, interrupt_id)]
+            prepared.append(prepare_writes(tools, config_of(thread_id, key), note, f"answered:{interrupt_id}", ""))
     await put_all(backend, tools, prepared, now)
 
 
