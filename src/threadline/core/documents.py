@@ -19,7 +19,7 @@ from ..backends.port import CheckpointRow, Found, WriteRow
 from ..chunks.refs import Ref, pack_refs, unpack_refs
 from ..codec.envelope import Envelope
 from ..codec.wire import Codec
-from ..errors import Corrupt, NotAllowed, ThreadlineError
+from ..errors import Corrupt, NotAllowed, NotFound, ThreadlineError
 from ..versions import Version
 
 __all__ = [
@@ -172,6 +172,8 @@ def read_document(found: Found, codec: Codec, envelope: Envelope) -> Document:
         refs = unpack_refs(row.links, order)
         versions = {name: entry[0] for name, entry in channels.items() if entry[0] is not None}
         return Document(v, ts, Roots(versions, refs), seen, updated, other)
+    except NotFound:
+        raise  # a key that the ring lacks; as a KeyError it would be taken for damage
     except NotAllowed as error:
         raise NotAllowed(f"{name_of(found)}: {error}") from None
     except (Corrupt, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:

@@ -14,7 +14,6 @@ its row was the same before and after, because chunks of a living row are never 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,9 +21,11 @@ from typing import Any
 
 from ..backends.port import Backend, CheckpointKey, Found, Query, ThreadRow, WriteRow
 from ..backends.rules import mark
+from ..errors import Corrupt
 from .damage import Damage, MissingChunk, Report, Verdict
 from .soundness import Subject, Walk, batches, subject_of, subject_of_write
 from .tools import Tools
+from .words import tags_of
 
 __all__ = ["Damage", "MissingChunk", "Report", "Verdict", "check", "judge", "on_a_cycle"]
 
@@ -294,14 +295,11 @@ def _key_of(write: WriteRow) -> tuple[str, str, str, int]:
 
 
 def _pointers(thread: ThreadRow) -> set[tuple[str, str]]:
-    """The names of a thread that stand for checkpoints: entries of its tags that give an id."""
+    """The tags and pins of a thread, with the ids they stand for."""
     try:
-        tags = json.loads(thread.tags)
-    except (TypeError, ValueError):
-        return set()
-    named = tags.items() if isinstance(tags, dict) else ()
-    targets = [(name, to.get("checkpoint_id") if isinstance(to, dict) else to) for name, to in named]
-    return {(name, target) for name, target in targets if isinstance(target, str)}
+        return {(tag.name or "(a pin)", tag.key.id) for tag in tags_of(thread)}
+    except Corrupt:
+        return {("(its tags)", "nothing that can be read")}
 
 
 async def _living(backend: Backend) -> list[ThreadRow]:

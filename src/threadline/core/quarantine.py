@@ -2,7 +2,8 @@
 
 A checkpoint is judged anew before it goes: what was healed or replaced since the report stays, and so does
 what is whole but may not be rebuilt here. What goes is kept first, row and writes as they were stored, in a
-record of the store itself. Chunks stay; a prune collects those that nothing needs any more.
+record of the store itself. Then the pool is collected: a damaged chunk that stayed would be taken for the good
+one by the next put of the same content.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..backends.port import Backend, CheckpointKey, Found, WriteRow
 from ..errors import Conflict
 from .damage import Damage
 from .fsck import judge, on_a_cycle
-from .retention import History, history_of, with_chains
+from .retention import History, collect_pool, history_of, with_chains
 from .soundness import Walk, subject_of, subject_of_write
 from .tools import Tools
 
@@ -49,6 +50,7 @@ async def quarantine(backend: Backend, tools: Tools, damages: Sequence[Damage], 
             for at in await _aside(walk, thread_id, key, named[key], history, now):
                 count += 1
                 history.pop(at, None)
+        await collect_pool(backend, thread.pool)
     if count:
         # What is known to be stored may be what was found missing.
         tools.forget()

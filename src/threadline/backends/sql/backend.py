@@ -225,7 +225,7 @@ class SqlBackend(SqlReader):
         await self.database.compact()
 
     async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
-        values = [(new.form, new.data, pool, old.digest, old.form, old.data) for old, new in rows]
+        values = [(new.links, new.form, new.data, pool, old.digest, old.form, old.data) for old, new in rows]
         await self.database.write(lambda tx: tx.many(self.sql.rewrap_chunk, values))
 
     async def rewrap_rows(

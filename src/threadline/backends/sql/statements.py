@@ -172,7 +172,7 @@ class Statements:
 
         # New bytes for a row, if nobody has changed it meanwhile.
         self.rewrap_chunk = text(
-            f"UPDATE {k} SET form = ?, data = ? WHERE pool = ? AND digest = ? AND form = ? AND data = ?"
+            f"UPDATE {k} SET links = ?, form = ?, data = ? WHERE pool = ? AND digest = ? AND form = ? AND data = ?"
         )
         self.rewrap_checkpoint = text(
             f"UPDATE {c} SET form = ?, document = ?, metadata_form = ?, metadata = ? "
