@@ -3,6 +3,10 @@
 A Python example below the line `<!-- run -->` is run. The examples of one page are one script, run in a new
 interpreter in a folder of its own, as a reader would who copied them one after the other. What stands behind
 `# ->` is what that line prints.
+
+Below `<!-- run on postgresql -->`, `mysql` or `redis` an example runs against a throwaway server: the URLs of its
+page (`postgresql://app:secret@db.example/agents` and the like) are replaced by that server's. SQL is run there as
+the administrator would.
 """
 
 from __future__ import annotations
@@ -17,18 +21,24 @@ from pathlib import Path
 import pytest
 
 import threadline
+from threadline.backends.mysql_engine import MysqlEngine
+from threadline.backends.postgres_engine import PostgresEngine
+from threadline.backends.redis_engine import RedisEngine
 from threadline.backends.sql.schema import FORMAT, migrations
 from threadline.backends.sqlite import COLUMN_TYPES
+from threadline.backends.sqlite_engine import SqliteEngine
 from threadline.codec.builtin import BUILTINS
 from threadline.codec.wire import FOREIGN, OBJECT, TEXT
-from threadline.connecting import make_engine, make_tools
+from threadline.connecting import make_tools
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 # `make bench` writes this page and its plot.
 MEASURED = {DOCS / "benchmarks.md", DOCS / "benchmarks.svg"}
-EXAMPLE = re.compile(r"^<!-- run -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLE = re.compile(r"^<!-- run(?: on (\w+))? -->\n```(python|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SERVERS = {"postgresql": "private_postgres", "mysql": "private_mysql", "redis": "private_redis"}
+AS_ADMIN = "import psycopg\npsycopg.connect({url!r}, autocommit=True).execute({sql!r})\n"
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -37,8 +47,26 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def examples_of(page: Path) -> str:
-    return "\n".join(EXAMPLE.findall(page.read_text(encoding="utf-8")))
+def examples_of(page: Path, url: str = "") -> str:
+    """All examples of a page as one script; `url` is that of the server they run on."""
+    parts = [
+        AS_ADMIN.format(url=url, sql=text) if language == "sql" else _with_server(text, url)
+        for _, language, text in EXAMPLE.findall(page.read_text(encoding="utf-8"))
+    ]
+    return "\n".join(parts)
+
+
+def server_of(page: Path) -> str | None:
+    """The server that the examples of a page run on."""
+    return next((server for server, _, _ in EXAMPLE.findall(page.read_text(encoding="utf-8")) if server), None)
+
+
+def _with_server(text: str, url: str) -> str:
+    def replaced(found: re.Match[str]) -> str:
+        scheme, user = found[1], found[2]
+        return re.sub(r"//[^@/]*@", "//app@", url) if scheme == "postgresql" and user == "app" else url
+
+    return re.sub(r"(\w+)://(?:(\w+):secret@)?db\.example/\w+", replaced, text) if url else text
 
 
 def anchors_of(page: Path) -> set[str]:
@@ -49,9 +77,13 @@ def anchors_of(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if examples_of(page)], ids=name_of)
-def test_the_examples_of_a_page_run_and_print_what_they_say(page: Path, tmp_path: Path) -> None:
+def test_the_examples_of_a_page_run_and_print_what_they_say(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    server = server_of(page)
+    url = request.getfixturevalue(SERVERS[server]).url if server else ""
     script = tmp_path / "page.py"
-    script.write_text(examples_of(page), encoding="utf-8")
+    script.write_text(examples_of(page, url), encoding="utf-8")
     source = str(Path(threadline.__file__).resolve().parents[1])
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("LANG", "THREADLINE"))}
     variables |= {"PYTHONPATH": source, "PYTHONUTF8": "1"}
@@ -98,15 +130,49 @@ def test_the_format_page_names_every_built_in_type() -> None:
     assert not {code for code in (OBJECT, FOREIGN, TEXT) if f"**Extension {code}, " not in page}
 
 
-@pytest.mark.parametrize("function", [make_engine, make_tools])
-def test_the_options_page_has_every_option_with_its_default(function: object) -> None:
+@pytest.mark.parametrize("function", [make_tools, SqliteEngine, PostgresEngine, MysqlEngine, RedisEngine])
+def test_the_options_page_has_every_option_with_its_default(function: type) -> None:
     page = (DOCS / "options.md").read_text(encoding="utf-8")
-    for name, parameter in inspect.signature(function).parameters.items():  # type: ignore[arg-type]
+    # Where a backend has another default than the others, the row says so.
+    others = {(RedisEngine, "pool_size"): "16 on Redis", (RedisEngine, "retry"): "Retry()"}
+    for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
-        row = re.search(rf"^\| `{name}` \| `([^`]*)` \|", page, re.MULTILINE)
+        row = re.search(rf"^\| `{name}` \| `([^`]*)` \|.*", page, re.MULTILINE)
         assert row, f"{name} has no row"
-        assert eval(row[1], {}) == parameter.default, name
+        if (function, name) in others:
+            assert others[function, name] in row[0]
+        else:
+            assert eval(row[1], {"Retry": threadline.Retry}) == parameter.default, name
+
+
+def test_the_options_page_says_which_backend_takes_which() -> None:
+    page = (DOCS / "options.md").read_text(encoding="utf-8")
+    table = page.partition("## Which backend takes which\n")[2].partition("\n## ")[0]
+    said = {
+        row[0].strip("`"): row[1:]
+        for row in (
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in table.splitlines()
+            if line.startswith("| `")
+        )
+    }
+    for column, engine in enumerate([SqliteEngine, PostgresEngine, MysqlEngine, RedisEngine]):
+        taken = {name for name, one in inspect.signature(engine).parameters.items() if one.kind is one.KEYWORD_ONLY}
+        # Where the server does not let threads expire by itself, a sweep does.
+        assert {name for name, cells in said.items() if cells[column] == "yes"} == taken | {"ttl"}, engine.__name__
+
+
+def test_the_architecture_page_leads_to_every_module() -> None:
+    """By its own name, or in the rooms at its top and bottom by that of its folder."""
+    folders = ("cli", "cli/demo", "importing", "testing", "testing/contract")
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "threadline"
+    for path in source.rglob("*.py"):
+        name = path.relative_to(source).as_posix()
+        if path.name != "__init__.py":
+            folder = name.rpartition("/")[0]
+            assert f"`{name}`" in text or (folder in folders and f"`{folder}/`" in text), name
 
 
 def test_the_architecture_page_names_only_files_that_exist() -> None:

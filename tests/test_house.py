@@ -23,7 +23,7 @@ LAYERS = [
     ["cli", "testing", "__main__"],
     ["langgraph", "importing"],
     ["__init__", "connecting", "options"],
-    ["saver", "thread", "lease", "upkeep"],
+    ["saver", "thread", "lease", "sweeper", "upkeep"],
     ["core"],
     ["backends"],
     ["chunks"],
