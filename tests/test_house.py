@@ -126,7 +126,6 @@ def test_every_option_is_documented() -> None:
         assert f"`{name}`" in documented, f"{name} is not in docs/options.md"
 
 
-
 def test_importing_threadline_loads_no_loop_no_server_driver_and_no_command_line() -> None:
     import subprocess
     import sys
