@@ -1,6 +1,4 @@
-"""An application whose classes the command line does not have; run as a process, it writes a store.
-
-    python cli_app.py PATH
+"""An application whose classes the command line does not have; a process of its own writes the store.
 
 The thread `trip` has three steps, a branch that goes on from the second, and a question that waits; `other` is
 a thread of its own.
@@ -10,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import enum
-import sys
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -94,7 +91,3 @@ def write(path: str) -> None:
         branch = put(saver, places[1], 1, "update", colour="red")
         saver.put_writes(branch, [(INTERRUPT, [Interrupt(Stop("Graz"))])], "task-2", "~__pregel_pull, ask")
         put(saver, {"configurable": {"thread_id": "other", "checkpoint_ns": ""}}, 0)
-
-
-if __name__ == "__main__":
-    write(sys.argv[1])

@@ -38,7 +38,10 @@ def fork(
     namespace: Namespace = "",
     as_json: AsJson = False,
 ) -> None:
-    """Begin a branch with a checkpoint: in its thread, or as a new thread. Nothing is copied."""
+    """Begin a branch with a checkpoint, here or as a new thread.
+
+    State is shared, not copied.
+    """
     with open_store(url) as store:
         point = store.saver.thread(thread).fork(at, to=to, namespace=namespace)
     _tell("forked", point, as_json)
@@ -50,7 +53,10 @@ def rollback(
     at: Annotated[str, typer.Argument(metavar="AT", help="The checkpoint to go on from, named as for show.")],
     as_json: AsJson = False,
 ) -> None:
-    """Go on from an earlier checkpoint: a copy of it becomes the head, and nothing is deleted."""
+    """Go on from an earlier checkpoint; nothing is deleted.
+
+    A copy of the checkpoint becomes the head of the thread.
+    """
     with open_store(url) as store:
         point = store.saver.thread(thread).rollback(at)
     _tell("head", point, as_json)
@@ -61,9 +67,7 @@ def merge(
     thread: ThreadId,
     others: Annotated[
         list[str],
-        typer.Argument(
-            metavar="OTHER...", help="Branches: checkpoints of this thread, or other threads of its history."
-        ),
+        typer.Argument(metavar="OTHER", help="Branches: checkpoints of this thread, or other threads of its history."),
     ],
     strategy: Annotated[
         str | None,
@@ -75,7 +79,11 @@ def merge(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Merge branches into the head of a thread, from their common ancestor."""
+    """Merge branches of one history into the head of a thread.
+
+    Values are rebuilt and stored again, so the classes that they have must be known: those of LangGraph are
+    where it is installed, and --import names a module with others.
+    """
     if strategy is not None and strategy not in _STRATEGIES:
         raise typer.BadParameter(f"--strategy is ours, theirs or latest, not {strategy!r}")
     _import(modules or [])
@@ -95,13 +103,16 @@ def merge(
 def tag(
     url: Url,
     thread: ThreadId,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The tag.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The tag.", show_default=False)] = None,
     at: At = None,
     delete: Annotated[bool, typer.Option("--delete", help="Forget the tag; its checkpoint stays.")] = False,
     namespace: Namespace = "",
     as_json: AsJson = False,
 ) -> None:
-    """Name a checkpoint, which retention then keeps; without a name, list the tags of a thread."""
+    """Name a checkpoint, or list the names of a thread.
+
+    Retention keeps what is named.
+    """
     if name is None:
         return _list_tags(url, thread, as_json)
     with open_store(url) as store:

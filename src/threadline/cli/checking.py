@@ -15,16 +15,17 @@ __all__ = ["fsck"]
 def fsck(
     url: Url,
     threads: Annotated[
-        list[str] | None, typer.Argument(metavar="[THREAD]...", help="Only these threads.", show_default=False)
+        list[str] | None, typer.Argument(metavar="THREAD", help="Only these threads.", show_default=False)
     ] = None,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="Set damaged checkpoints aside, so that their threads can be used.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read and verify everything in a store; the exit status is 1 when something is damaged.
+    """Read and verify everything in a store.
 
-    Nothing is changed without --quarantine, and writers may go on meanwhile.
+    The exit status is 1 when something is damaged. Nothing is changed without --quarantine, and writers may go
+    on meanwhile.
     """
     with open_store(url, read_only=not quarantine) as store, progress_bar("checking") as progress:
         saver: Any = store.saver

@@ -71,7 +71,7 @@ def show(
     everything: Annotated[bool, typer.Option("--all", help="Cut nothing, on a terminal too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state at a checkpoint: its channels and its metadata.
+    """Show the state at a checkpoint and its metadata.
 
     No class of the application is needed: values are shown by the names and fields they are stored with.
     """
@@ -92,7 +92,7 @@ def show(
         print_json({**named, **told})
         return
     if channel is None:
-        print_facts(_facts(named, found))
+        print_facts(_facts(named, found), is_cut=not everything)
         print()
     for name, value in values.items():
         print_value(name, value, everything=everything)
@@ -104,9 +104,15 @@ def _facts(named: dict[str, Any], found: Any) -> list[tuple[str, str]]:
         facts.append(("namespace", named["namespace"]))
     facts += [("parent", named["parent_id"] or "none"), ("created", found.checkpoint["ts"])]
     described = [(key, value) for key, value in found.metadata.items() if value not in ({}, [], None)]
-    facts += [(key, value if isinstance(value, str) else one_line_of(value)) for key, value in described]
+    facts += [(key, _described(key, value)) for key, value in described]
     waiting = len(found.pending_writes or ())
     return [*facts, ("writes", f"{waiting:,} pending")] if waiting else facts
+
+
+def _described(key: str, value: Any) -> str:
+    if key == "forked_from" and isinstance(value, dict):
+        return f"{value.get('checkpoint_id')} of {value.get('thread_id')}"
+    return value if isinstance(value, str) else one_line_of(value)
 
 
 def diff(
@@ -116,7 +122,7 @@ def diff(
     b: Annotated[str, typer.Argument(metavar="B", help="The later checkpoint.")] = "head",
     as_json: AsJson = False,
 ) -> None:
-    """Show what differs between two checkpoints of a thread, item by item."""
+    """Show what differs between two checkpoints of a thread."""
     with open_store(url, read_only=True) as store:
         handle: Any = store.saver.thread(thread)
         found = handle.diff(a, b)

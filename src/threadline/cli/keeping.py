@@ -127,7 +127,7 @@ def sweep(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete threads that have expired, prune the others by a policy, collect.
+    """Delete expired threads, and prune the others by a policy.
 
     One sweeper works at a time: where another replica is at it, this one leaves it alone.
     """

@@ -52,7 +52,7 @@ ThreadId = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id
 At = Annotated[
     str | None,
     typer.Argument(
-        metavar="[AT]",
+        metavar="AT",
         help="A checkpoint: head, head~2, a tag, the beginning of an id, step:4 or a time. The newest unless given.",
         show_default=False,
     ),
@@ -63,11 +63,11 @@ Namespace = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only tell what would be done.")]
 
 
-def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+def print_facts(facts: Sequence[tuple[str, str]], *, is_cut: bool = False) -> None:
     """Names and values, one a line, values beneath each other; an empty name continues the line before."""
     width = max(cell_len(clean(name)) for name, _ in facts)
     for name, value in facts:
-        print_line((_padded(clean(name), width), "bold"), ("  ", ""), (value, ""), is_cut=False)
+        print_line((_padded(clean(name), width), "bold"), ("  ", ""), (value, ""), is_cut=is_cut)
 
 
 def print_rows(rows: Sequence[Sequence[str]], styles: Sequence[str] = (), *, numbers: Sequence[int] = ()) -> None:

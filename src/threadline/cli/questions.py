@@ -37,7 +37,10 @@ def answer(
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The answer: JSON, or text where it is none.")],
     as_json: AsJson = False,
 ) -> None:
-    """Store the answer to an interrupt; any worker then goes on with graph.invoke(None, config)."""
+    """Store the answer to an interrupt.
+
+    Any worker then goes on with graph.invoke(None, config).
+    """
     said = _parsed(value)
     with open_store(url) as store:
         store.saver.thread(thread).answer({interrupt_id: said})

@@ -39,7 +39,10 @@ def log(
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the tree of a thread's checkpoints, newest first, without reading state."""
+    """Draw the tree of a thread's checkpoints, newest first.
+
+    State is not read: what changed is told by versions.
+    """
     with open_store(url, read_only=True) as store:
         entries = store.saver.thread(thread).log(namespace=namespace).entries
     if as_json:
@@ -49,8 +52,10 @@ def log(
     ids = _short_ids([entry.id for entry in entries]) if width else {entry.id: entry.id for entry in entries}
     # The sort is stable: within a namespace the newest stay first.
     for place, (name, group) in enumerate(groupby(sorted(entries, key=_namespace), key=_namespace)):
+        if place:
+            print()
         if name:
-            print_line(("\n" if place else "", ""), (f"namespace {name}", "bold cyan"))
+            print_line((f"namespace {name}", "bold cyan"))
         _print_tree(list(group)[:limit], ids, width)
 
 
