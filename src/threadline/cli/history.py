@@ -34,7 +34,7 @@ def threads(
     prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="How their ids begin.")] = "",
     status: Annotated[str | None, typer.Option("--status", metavar="STATUS", help="active or archived.")] = None,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="Those that have this tag.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the threads of a store."""
