@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_pages import PAGES, examples_of, make_the_store, run_examples, without_chance
 
 Run = Callable[..., tuple[str, str]]
 OnTerminal = Callable[..., str]
@@ -59,7 +60,8 @@ def test_fsck_of_a_sound_store(run: Run, store: Path) -> None:
 def test_fsck_finds_damage_and_quarantine_makes_the_thread_usable(run: Run, store: Path) -> None:
     newest = json.loads(run("show", "trip", "--json")[0])["checkpoint_id"]
     with sqlite3.connect(store) as connection:
-        connection.execute("UPDATE threadline_checkpoints SET document = x'00' || document WHERE id = ?", (newest,))
+        [(document,)] = connection.execute("SELECT document FROM threadline_checkpoints WHERE id = ?", (newest,))
+        connection.execute("UPDATE threadline_checkpoints SET document = ? WHERE id = ?", (document[::-1], newest))
     told = run("fsck", status=1)[0]
     assert newest in told
     report = json.loads(run("fsck", "--json", status=1)[0])
@@ -68,3 +70,15 @@ def test_fsck_finds_damage_and_quarantine_makes_the_thread_usable(run: Run, stor
     assert "quarantined  1 checkpoint" in run("fsck", "--quarantine", status=1)[0]
     assert json.loads(run("fsck", "--json")[0])["ok"] is True
     assert json.loads(run("show", "trip", "--json")[0])["checkpoint_id"] != newest
+
+
+@pytest.mark.parametrize("name", ["diff", "fsck"])
+def test_the_example_shows_what_the_page_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("langgraph.graph", reason="the store of the examples is a graph's")
+    make_the_store(tmp_path)
+    page = PAGES / f"{name}.md"
+    shown = run_examples(page, tmp_path, monkeypatch, lambda: capsys.readouterr().out)
+    for (command, expected), (_, told) in zip(examples_of(page), shown, strict=True):
+        assert without_chance(told) == without_chance(expected), command

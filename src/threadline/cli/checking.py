@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any
 
 import typer
@@ -32,7 +33,7 @@ def fsck(
         report = saver.fsck(threads or None, progress)
         aside = saver.quarantine(report.damaged) if quarantine and report.damaged else 0
     if as_json:
-        print_json(_report_json(report, aside))
+        print_json({"ok": report.ok, **dataclasses.asdict(report), "quarantined": aside})
     else:
         for line in str(report).splitlines():
             print_line((clean(line), ""), is_cut=False)
@@ -40,13 +41,3 @@ def fsck(
             print_facts([("quarantined", counted(aside, "checkpoint"))])
     if not report.ok:
         raise typer.Exit(1)
-
-
-def _report_json(report: Any, aside: int) -> dict[str, Any]:
-    names = ("thread_id", "namespace", "checkpoint_id", "channel", "what")
-    return {
-        "ok": report.ok,
-        "damaged": [{name: getattr(one, name) for name in names} for one in report.damaged],
-        "notes": [str(note) for note in report.notes],
-        "quarantined": aside,
-    }

@@ -139,7 +139,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
 def readable_bytes(count: float) -> str:
     """A number of bytes as people say it: `6.4 MB`."""
     if count < 1000:
-        return f"{count:,.0f} bytes"
+        return f"{count:,.0f} {'byte' if count == 1 else 'bytes'}"
     units = ["KB", "MB", "GB", "TB"]
     power = next((power for power in range(len(units)) if count < 1000 ** (power + 2)), len(units) - 1)
     return f"{count / 1000 ** (power + 1):,.1f} {units[power]}"

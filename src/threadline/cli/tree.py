@@ -85,7 +85,7 @@ def _print_tree(entries: Sequence[Entry], ids: dict[str, str], width: int | None
         ]
         taken = sum(cell_len(text) for text, _ in fixed)
         channels, marks, below = _fitted(_channels(entry), _marks(entry, entries[0], ids), width, taken)
-        print_line(*fixed, ("  " + channels, ""), ("  " + marks, "bold green"))
+        print_line(*fixed, ("  " + channels if channels else "", ""), ("  " + marks, "bold green"))
         if below:
             under = rails.replace("*", "|" if step.parent else " ").ljust(rails_width)
             print_line((under, "cyan"), (" " + below, "bold green"), is_cut=False)
@@ -121,7 +121,7 @@ def _step(entry: Entry) -> str:
 
 
 def _size(entry: Entry) -> str:
-    return f"+{readable_bytes(entry.added_bytes)}".replace("bytes", "B")
+    return f"+{readable_bytes(entry.added_bytes)}".replace("bytes", "B").replace("byte", "B")
 
 
 def _channels(entry: Entry) -> str:
