@@ -14,7 +14,7 @@ import pytest
 
 import threadline
 from threadline.cli import main
-from threadline.cli.main import COMMANDS
+from threadline.cli.commands import COMMANDS
 
 Run = Callable[..., tuple[str, str]]
 

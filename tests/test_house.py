@@ -127,7 +127,7 @@ def test_every_option_is_documented() -> None:
 
 
 def test_every_command_has_a_page_and_every_page_a_command() -> None:
-    from threadline.cli.main import COMMANDS
+    from threadline.cli.commands import COMMANDS
 
     assert {page.stem for page in (ROOT / "docs" / "cli").glob("*.md")} == set(COMMANDS)
 

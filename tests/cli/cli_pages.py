@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import settings
+from cli_process import settings
 from rich.console import Console
 
 from threadline.cli import main

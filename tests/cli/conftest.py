@@ -13,12 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_process import HERE, settings
 
-import threadline
 from threadline.cli import main
-
-HERE = Path(__file__).parent
-SOURCE = Path(threadline.__file__).resolve().parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -92,11 +89,6 @@ def on_terminal(store: Path) -> Callable[..., str]:
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r\n", "\n")
 
     return call
-
-
-def settings(*paths: str) -> dict[str, str]:
-    """The environment of a process that has this Threadline."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), *paths]), "PYTHONUTF8": "1"}
 
 
 def _read(terminal: int) -> bytes:

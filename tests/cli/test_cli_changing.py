@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HERE, settings
+from cli_process import HERE, settings
 
 import threadline
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import settings
+from cli_process import settings
 
 import threadline
 

@@ -9,7 +9,7 @@ import pytest
 import typer
 from cli_pages import DOCS, PAGES, copied, examples_of, make_the_store, run_examples, without_chance
 
-from threadline.cli.main import COMMANDS, app
+from threadline.cli.commands import COMMANDS, app
 
 # These have their page tested beside their command.
 ELSEWHERE = {"diff", "fsck"}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import threadline
+from threadline.cli.drawing import Step, draw
 
 Run = Callable[..., tuple[str, str]]
 
@@ -91,6 +92,12 @@ def test_a_lane_ends_where_its_parent_was_pruned(run: Run, store: Path) -> None:
     assert [line[:1] for line in told] == ["*", "", "*", "", "*"]
     assert told[0].endswith("[head, parent pruned]")
     assert told[2].endswith("[branch, parent pruned]")
+
+
+def test_lanes_beside_one_that_ended_move_up() -> None:
+    steps = [("x", "p"), ("y", "q"), ("p", None), ("q", None), ("z", None)]
+    drawn = draw([Step(id=one, parent=parent, number=0, source="", act="") for one, parent in steps])
+    assert [rails for rails, _ in drawn] == ["*", "| *", "* |", " /", "*", "", "*"]
 
 
 def test_show_needs_no_class_of_the_application(run: Run, store: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from conftest import settings
+from cli_process import settings
 from pydantic import BaseModel
 
 from threadline.codec import Codec

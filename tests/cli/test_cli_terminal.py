@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import settings
+from cli_process import settings
 from rich.cells import cell_len
 
 import threadline
@@ -54,6 +54,12 @@ def test_lists_fit_a_terminal(on_terminal: OnTerminal, store: Path) -> None:
         saver.thread("wordy").create(metadata={"note": "w" * 200})
     for command in (["threads"], ["writes", "trip"], ["rm", "trip"]):
         assert widest(on_terminal(*command)) <= 80, command
+
+
+def test_a_bar_moves_on_a_terminal_only(on_terminal: OnTerminal) -> None:
+    assert "sweeping" in on_terminal("sweep", "--keep-last", "1")
+    piped = in_a_pipe("sweep", "--keep-last", "1")
+    assert (piped.returncode, piped.stderr) == (0, "")
 
 
 def test_help_fits_a_terminal_and_names_every_command(store: Path) -> None:

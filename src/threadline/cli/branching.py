@@ -85,7 +85,7 @@ def merge(
     where it is installed, and --import names a module with others.
     """
     if strategy is not None and strategy not in _STRATEGIES:
-        raise typer.BadParameter(f"--strategy is ours, theirs or latest, not {strategy!r}")
+        raise InvalidRequest(f"--strategy is ours, theirs or latest, not {strategy!r}")
     _import(modules or [])
     with open_store(url, structural=False) as store:
         handle = store.saver.thread(thread)
@@ -120,7 +120,7 @@ def tag(
         if not delete:
             return _tell(f"tag {name}", handle.tag(name, at, namespace=namespace), as_json)
         if at is not None:
-            raise typer.BadParameter("--delete takes the name of the tag alone")
+            raise InvalidRequest("--delete takes the name of the tag alone")
         handle.untag(name)
     if as_json:
         print_json({"thread_id": thread, "deleted": name})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
 from ..core.survey import ThreadInfo
+from ..errors import InvalidRequest, NotFound
 from ..model import is_engine_channel
 from .opening import open_store
 from .output import (
@@ -26,6 +28,7 @@ from .rendering import one_line_of, plain, print_value
 
 __all__ = ["diff", "show", "threads", "writes"]
 
+_PAGE = 500
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
 
@@ -39,11 +42,13 @@ def threads(
 ) -> None:
     """List the threads of a store."""
     with open_store(url, read_only=True) as store:
-        listed = list(store.saver.threads(prefix=prefix, status=status, tag=tag, limit=limit))
-    if as_json:
-        print_json([_thread_json(one) for one in listed])
-    elif listed:
-        print_rows([_thread_row(one) for one in listed], ["bold", "", "dim"])
+        listed = store.saver.threads(prefix=prefix, status=status, tag=tag, limit=limit)
+        if as_json:
+            return print_json([_thread_json(one) for one in listed])
+        # A store may have more threads than memory has room for.
+        while page := list(islice(listed, _PAGE)):
+            print_rows([_thread_row(one) for one in page], ["bold", "", "dim"])
+    return None
 
 
 def _thread_json(info: ThreadInfo) -> dict[str, Any]:
@@ -79,11 +84,11 @@ def show(
         point = store.saver.thread(thread).at(at, namespace=namespace)
         found = store.saver.get_tuple(point.config)
     if found is None:
-        raise typer.Exit(1)
+        raise NotFound(f"thread {thread!r}: {point.id} was deleted meanwhile")
     values = {name: value for name, value in found.checkpoint["channel_values"].items() if not is_engine_channel(name)}
     if channel is not None:
         if channel not in found.checkpoint["channel_values"]:
-            raise typer.BadParameter(f"there is no channel {channel!r} here; there are {', '.join(values) or 'none'}")
+            raise InvalidRequest(f"there is no channel {channel!r} here; there are {', '.join(values) or 'none'}")
         values = {channel: found.checkpoint["channel_values"][channel]}
     parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
     named = {"thread_id": thread, "namespace": point.namespace, "checkpoint_id": point.id, "parent_id": parent}

@@ -17,7 +17,7 @@ from ..core.policies import Plan, Policy, seconds_of
 from ..core.sweeping import Swept
 from ..core.unneeded import unneeded_chunks
 from ..core.words import living, tags_of
-from ..errors import Unavailable
+from ..errors import InvalidRequest, Unavailable
 from .opening import Store, open_store
 from .output import (
     AsJson,
@@ -142,7 +142,7 @@ def sweep(
     policy = Policy(**rules) if any(rules.values()) else None  # type: ignore[arg-type]
     seconds = seconds_of(every, "--every")
     if seconds is not None and (seconds <= 0 or not yes):
-        raise typer.BadParameter("--every needs --yes" if not yes else "--every is a span of time above 0, such as 1h")
+        raise InvalidRequest("--every needs --yes" if not yes else "--every is a span of time above 0, such as 1h")
     with open_store(url, read_only=not yes) as store:
         if seconds is not None:
             return _sweep_for_ever(store, policy, prefix, seconds, as_json)

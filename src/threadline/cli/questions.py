@@ -45,7 +45,7 @@ def answer(
     with open_store(url) as store:
         store.saver.thread(thread).answer({interrupt_id: said})
     if as_json:
-        print_json({"thread_id": thread, "interrupt_id": interrupt_id, "value": said})
+        print_json({"thread_id": thread, "interrupt_id": interrupt_id, "value": plain(said)})
     else:
         print_facts([("answered", interrupt_id), ("thread", thread), ("value", one_line_of(said))])
 

@@ -42,9 +42,9 @@ def stats(
 ) -> None:
     """Show what a store holds, and what sharing saves."""
     if by not in (None, "task"):
-        raise typer.BadParameter(f"--by is task, not {by!r}")
+        raise InvalidRequest(f"--by is task, not {by!r}")
     if by is None and (since is not None or prefix):
-        raise typer.BadParameter("--since and --prefix go with --by task")
+        raise InvalidRequest("--since and --prefix go with --by task")
     seconds = seconds_of(since, "--since")
     with open_store(url, read_only=True) as store:
         if by == "task":
@@ -89,8 +89,11 @@ def setup(
     """Create the tables of a store, or bring them up to date."""
     if printed:
         return _print_statements(url, as_json)
-    with connect(url, setup="migrate") as saver:
+    saver = connect(url, setup="migrate")
+    try:
         saver.setup()
+    finally:
+        saver.close()
     if as_json:
         print_json({"url": without_password(url), "ready": True})
     else:
