@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from threadline.cli.demo.drawing import Step, draw, fold
+from threadline.cli.drawing import Step, draw, fold
 
 pytest.importorskip("langgraph.graph", reason="the demo runs a LangGraph agent")
 

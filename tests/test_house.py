@@ -126,6 +126,12 @@ def test_every_option_is_documented() -> None:
         assert f"`{name}`" in documented, f"{name} is not in docs/options.md"
 
 
+def test_every_command_has_a_page_and_every_page_a_command() -> None:
+    from threadline.cli.commands import COMMANDS
+
+    assert {page.stem for page in (ROOT / "docs" / "cli").glob("*.md")} == set(COMMANDS)
+
+
 def test_importing_threadline_loads_no_loop_no_server_driver_and_no_command_line() -> None:
     import subprocess
     import sys

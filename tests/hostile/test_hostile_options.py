@@ -83,10 +83,19 @@ def test_odd_file_names_are_taken_as_they_are(tmp_path, connect, half, make, nam
 
 
 def test_no_password_of_a_url_is_repeated_in_an_error():
-    for given in ("nosuch://user:hunter2@host/db", "postgresql://user:hunter2@host/db", "http://user:hunter2@host"):
+    for given in ("nosuch://user:hunter2@host/db", "http://user:hunter2@host"):
         with pytest.raises(threadline.ThreadlineError) as caught:
             threadline.connect(given)
         assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "redis", "rediss", "redis+cluster"])
+def test_no_password_is_repeated_when_a_server_cannot_be_reached(scheme, caplog):
+    saver = threadline.connect(f"{scheme}://user:hunter2@127.0.0.1:1/db", retry=None, timeout=2)
+    with pytest.raises(threadline.ThreadlineError) as caught:
+        saver.get_tuple({"configurable": {"thread_id": "t"}})
+    assert "hunter2" not in f"{caught.value} {caught.value.__cause__} {saver!r} {caplog.text}"
+    saver.close()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ..errors import Corrupt, InvalidRequest, NewerFormat
 from .engine import Operation
 from .group import GroupCommit
 from .sql.backend import SqlBackend, Transaction
-from .sql.schema import FORMAT, migrations
+from .sql.schema import FORMAT, Migration, migrations
 from .sql.statements import Statements, check_prefix
 from .sqlite import COLUMN_TYPES, SqliteConnections, SqliteDialect, SqliteTransaction, plain_rows
 
@@ -98,6 +98,12 @@ class SqliteEngine:
         """The connection that writes, for programs that expect a saver to show it."""
         return self._connections.writer()
 
+    def ddl(self) -> str:
+        """Everything that is executed on an empty database."""
+        written = f"INSERT OR REPLACE INTO {self._prefix}meta (name, value) VALUES ('format', CAST('{FORMAT}' AS BLOB))"
+        steps = [f"-- {step.number}: {step.reason}\n" + ";\n".join(step.statements) for step in self._migrations()]
+        return ";\n".join([*steps, written]) + ";\n"
+
     def close(self) -> None:
         self._connections.close()
         if self._executor is not None:
@@ -159,13 +165,16 @@ class SqliteEngine:
     def _create(self, connection: sqlite3.Connection) -> None:
         """Apply the migrations that are missing; inside a write transaction, so that nobody is in between."""
         found = self._format(connection) or 0
-        for step in migrations(self._prefix, COLUMN_TYPES):
+        for step in self._migrations():
             if step.number > found:
                 for statement in step.statements:
                     connection.execute(statement)
         connection.execute(
             f"INSERT OR REPLACE INTO {self._prefix}meta (name, value) VALUES ('format', ?)", (b"%d" % FORMAT,)
         )
+
+    def _migrations(self) -> list[Migration]:
+        return migrations(self._prefix, COLUMN_TYPES)
 
     def _say_what_is_not_imported(self, connection: sqlite3.Connection) -> None:
         """LangGraph's own tables are never touched; threads in them must not seem lost."""

@@ -11,21 +11,33 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 __all__ = [
     "AsJson",
+    "At",
+    "Namespace",
+    "ThreadId",
     "Url",
+    "Yes",
+    "clean",
     "complain",
+    "counted",
     "one_line",
     "print_facts",
     "print_json",
+    "print_line",
+    "print_rows",
     "progress_bar",
     "readable_bytes",
+    "readable_time",
+    "screen_width",
     "without_password",
 ]
 
@@ -36,16 +48,48 @@ Url = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+ThreadId = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id.")]
+At = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="AT",
+        help="A checkpoint: head, head~2, a tag, the beginning of an id, step:4 or a time. The newest unless given.",
+        show_default=False,
+    ),
+]
+Namespace = Annotated[
+    str, typer.Option("--ns", metavar="NAMESPACE", help="The namespace of a subgraph.", show_default=False)
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only tell what would be done.")]
 
 
-def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+def print_facts(facts: Sequence[tuple[str, str]], *, is_cut: bool = False) -> None:
     """Names and values, one a line, values beneath each other; an empty name continues the line before."""
-    console = Console(highlight=False, emoji=False, markup=False)
-    width = max(len(name) for name, _ in facts)
+    width = max(cell_len(clean(name)) for name, _ in facts)
     for name, value in facts:
-        line = Text.assemble((name.ljust(width), "bold"), "  ", value)
-        line.rstrip()
-        console.print(line, soft_wrap=True)
+        print_line((_padded(clean(name), width), "bold"), ("  ", ""), (value, ""), is_cut=is_cut)
+
+
+def print_rows(rows: Sequence[Sequence[str]], styles: Sequence[str] = (), *, numbers: Sequence[int] = ()) -> None:
+    """Rows of columns beneath each other, `numbers` to the right; the last is cut where a terminal ends."""
+    cleaned = [[clean(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*cleaned, strict=True)]
+    for row in cleaned:
+        parts = []
+        for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            padded = " " * (width - cell_len(cell)) + cell if place in numbers else _padded(cell, width)
+            parts += [(padded, styles[place] if place < len(styles) else ""), ("  ", "")]
+        print_line(*parts)
+
+
+def print_line(*parts: tuple[str, str], is_cut: bool = True) -> None:
+    """One line of texts and their styles; on a terminal it ends with … where it is too long."""
+    console = Console(highlight=False, emoji=False, markup=False)
+    line = Text.assemble(*((clean(text), style) for text, style in parts))
+    line.rstrip()
+    if is_cut and console.is_terminal:
+        line.truncate(console.width, overflow="ellipsis")
+    console.print(line, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -53,10 +97,23 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
+def screen_width() -> int | None:
+    """How many columns the terminal has; None where output goes into a pipe or a file, which has no end."""
+    console = Console()
+    return console.width if console.is_terminal else None
+
+
+def clean(text: str) -> str:
+    """A text without anything that a terminal would obey: names in a store may be anybody's."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def complain(sentence: str) -> None:
     """One line on standard error."""
     Console(stderr=True, highlight=False, emoji=False, markup=False).print(
-        Text.assemble(("threadline: ", "bold red"), sentence), soft_wrap=True
+        Text.assemble(("threadline: ", "bold red"), clean(sentence)), soft_wrap=True
     )
 
 
@@ -82,12 +139,26 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
 def readable_bytes(count: float) -> str:
     """A number of bytes as people say it: `6.4 MB`."""
     if count < 1000:
-        return f"{count:,.0f} bytes"
+        return f"{count:,.0f} {'byte' if count == 1 else 'bytes'}"
     units = ["KB", "MB", "GB", "TB"]
     power = next((power for power in range(len(units)) if count < 1000 ** (power + 2)), len(units) - 1)
     return f"{count / 1000 ** (power + 1):,.1f} {units[power]}"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 checkpoint`, `2,000 checkpoints`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def readable_time(seconds: float) -> str:
+    """A moment, in UTC and to the second."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def without_password(text: str) -> str:
     """A text in which the passwords of URLs are stars."""
     return re.sub(r"(\w://[^\s:/@]*:)[^\s@]+@", r"\1***@", text)
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))

@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from threadline.cli.demo.drawing import Step
+from threadline.cli.drawing import Step
 
 __all__ = ["file_bytes", "snapshot_bytes", "steps_of"]
 

@@ -24,9 +24,9 @@ from langsmith import tracing_context
 from threadline.cli.demo import handbook
 from threadline.cli.demo.agent import Agent, Journal, build_agent
 from threadline.cli.demo.child import CONFIG, database_url, start
-from threadline.cli.demo.drawing import draw, fold
 from threadline.cli.demo.history import file_bytes, snapshot_bytes, steps_of
 from threadline.cli.demo.screen import WIDTH, ClaimFailed, Screen, readable_bytes, shorten
+from threadline.cli.drawing import draw, fold
 from threadline.langgraph import Checkpointer
 
 __all__ = ["tell"]

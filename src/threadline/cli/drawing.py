@@ -52,7 +52,9 @@ def fold(steps: Sequence[Step]) -> Iterator[Step]:
 def draw(steps: Sequence[Step]) -> Iterator[tuple[str, Step | None]]:
     """The lines of the tree: the rails on the left, and the step that stands beside them."""
     lanes: list[str] = []
-    for step in steps:
+    for position, step in enumerate(steps):
+        if position and not lanes:
+            yield "", None  # what is above has come to its end; without a gap it would seem to go on
         waiting = [place for place, awaited in enumerate(lanes) if awaited == step.id]
         if not waiting:
             waiting = [len(lanes)]
@@ -64,6 +66,8 @@ def draw(steps: Sequence[Step]) -> Iterator[tuple[str, Step | None]]:
         mark = ":" if step.folded else "*"
         yield " ".join(mark if place == own else "|" for place in range(len(lanes))), step
         if step.parent is None:
+            if own + 1 < len(lanes):
+                yield _close(len(lanes), own), None
             del lanes[own]
         else:
             lanes[own] = step.parent
@@ -86,6 +90,17 @@ def _fold_stretch(stretch: Sequence[Step]) -> Iterator[Step]:
         folded=len(middle),
     )
     yield from stretch[len(stretch) - KEPT_OLDEST :]
+
+
+def _close(width: int, ended: int) -> str:
+    """The rails of `width` lanes where lane `ended` has come to its end and those beside it move up."""
+    rails = [" "] * (2 * width - 1)
+    for lane in range(width):
+        if lane < ended:
+            rails[2 * lane] = "|"
+        elif lane > ended:
+            rails[2 * lane - 1] = "/"
+    return "".join(rails).rstrip()
 
 
 def _join(width: int, into: int, place: int) -> str:

@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
-from ..errors import ThreadlineError
-from . import importing, upkeep
+from ..errors import InvalidRequest, ThreadlineError
+from . import branching, checking, history, importing, keeping, questions, tree, upkeep
 from .output import complain, one_line
 
-__all__ = ["app", "run"]
+__all__ = ["COMMANDS", "app", "run"]
 
 app = typer.Typer(
     help="Threadline: Git for agent state.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     # Plain text for help and usage errors too: it reads the same on a terminal and in a log.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status."""
+    """Run one command; 0 for done, 1 for what is not there, damaged or refused, 2 for what was asked wrongly."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # Names in a store may be in any script, and a terminal or pipe may know none of it.
@@ -34,7 +34,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         app(args=None if arguments is None else list(arguments), prog_name="threadline")
     except ThreadlineError as error:
         complain(one_line(error))
-        return 1
+        return 2 if isinstance(error, InvalidRequest) else 1
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return 0
@@ -64,12 +64,34 @@ def _options(
     """Threadline: Git for agent state."""
 
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo,
-    "health": upkeep.health,
-    "import": importing.import_threads,
-    "setup": upkeep.setup,
+# In the order that help shows: looking, changing, deleting, the store as a whole.
+COMMANDS: dict[str, Callable[..., None]] = {
+    "threads": history.threads,
+    "log": tree.log,
+    "show": history.show,
+    "diff": history.diff,
+    "writes": history.writes,
+    "interrupts": questions.interrupts,
+    "answer": questions.answer,
+    "fork": branching.fork,
+    "rollback": branching.rollback,
+    "merge": branching.merge,
+    "tag": branching.tag,
+    "pin": branching.pin,
+    "unpin": branching.unpin,
+    "archive": branching.archive,
+    "restore": branching.restore,
+    "rm": keeping.rm,
+    "prune": keeping.prune,
+    "sweep": keeping.sweep,
+    "gc": keeping.gc,
+    "compact": keeping.compact,
+    "fsck": checking.fsck,
     "stats": upkeep.stats,
+    "health": upkeep.health,
+    "setup": upkeep.setup,
+    "import": importing.import_threads,
+    "demo": demo,
 }
-for _name, _command in _COMMANDS.items():
+for _name, _command in COMMANDS.items():
     app.command(_name)(_command)

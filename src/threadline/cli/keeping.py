@@ -1,0 +1,296 @@
+"""`threadline rm`, `prune`, `sweep`, `gc` and `compact`: deleting, which is told first and done with --yes."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from ..backends.port import CheckpointKey
+from ..core.pages import thread_rows
+from ..core.policies import Plan, Policy, seconds_of
+from ..core.sweeping import Swept
+from ..core.unneeded import unneeded_chunks
+from ..core.words import living, tags_of
+from ..errors import InvalidRequest, Unavailable
+from .opening import Store, open_store
+from .output import (
+    AsJson,
+    At,
+    Namespace,
+    ThreadId,
+    Url,
+    Yes,
+    complain,
+    counted,
+    one_line,
+    print_facts,
+    print_json,
+    progress_bar,
+    readable_bytes,
+    readable_time,
+    screen_width,
+)
+
+__all__ = ["compact", "gc", "prune", "rm", "sweep"]
+
+_MOST_LISTED = 20
+
+KeepLast = Annotated[int | None, typer.Option("--keep-last", metavar="N", help="Keep the newest N.")]
+KeepWithin = Annotated[
+    str | None, typer.Option("--keep-within", metavar="SPAN", help="Keep what is younger: 36h, 30d.")
+]
+KeepHourly = Annotated[
+    int | None, typer.Option("--keep-hourly", metavar="N", help="Keep the last of each of the newest N hours.")
+]
+KeepDaily = Annotated[
+    int | None, typer.Option("--keep-daily", metavar="N", help="Keep the last of each of the newest N days.")
+]
+DropBranches = Annotated[
+    str | None,
+    typer.Option("--drop-branches-older-than", metavar="SPAN", help="Let other branches go that ended before that."),
+]
+DropWrites = Annotated[
+    bool, typer.Option("--drop-settled-writes", help="Drop writes that a later checkpoint has taken up.")
+]
+
+
+def rm(
+    url: Url, thread: ThreadId, at: At = None, namespace: Namespace = "", yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Delete a thread, or one checkpoint of it."""
+    with open_store(url, read_only=not yes) as store:
+        handle = store.saver.thread(thread)
+        if at is None:
+            told = _thread_figures(store, thread)
+        else:
+            point = handle.at(at, namespace=namespace)
+            told = {"thread_id": thread, "checkpoint_id": point.id, "tags": _tags(store, thread, point.key)}
+        if yes:
+            handle.delete(at, namespace=namespace)
+    if as_json:
+        print_json({**told, "done": yes})
+        return
+    facts = [(name.replace("_id", "").replace("_", " "), _shown(value)) for name, value in told.items() if value != []]
+    print_facts([*facts, _ending(yes, "deleted", "this would be deleted")])
+
+
+def prune(
+    url: Url,
+    thread: ThreadId,
+    keep_last: KeepLast = None,
+    keep_within: KeepWithin = None,
+    keep_hourly: KeepHourly = None,
+    keep_daily: KeepDaily = None,
+    drop_branches_older_than: DropBranches = None,
+    drop_settled_writes: DropWrites = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the checkpoints of a thread that no rule keeps.
+
+    Heads of branches, tagged and pinned checkpoints and unsettled writes are always kept.
+    """
+    policy = Policy(
+        keep_last=keep_last,
+        keep_within=keep_within,
+        keep_hourly=keep_hourly,
+        keep_daily=keep_daily,
+        drop_branches_older_than=drop_branches_older_than,
+        drop_settled_writes=drop_settled_writes,
+    )
+    with open_store(url, read_only=not yes) as store, progress_bar("pruning") as progress:
+        plan = store.saver.thread(thread).prune(policy, dry_run=not yes, progress=progress)
+    if as_json:
+        print_json(_plan_json(plan, yes))
+        return
+    print_facts([*_plan_facts(plan), _ending(yes, "pruned", "this would be pruned")])
+
+
+def sweep(
+    url: Url,
+    keep_last: KeepLast = None,
+    keep_within: KeepWithin = None,
+    keep_hourly: KeepHourly = None,
+    keep_daily: KeepDaily = None,
+    drop_branches_older_than: DropBranches = None,
+    drop_settled_writes: DropWrites = False,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only threads that begin so.")] = "",
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="SPAN", help="Do it again and again, such as 1h, until stopped.")
+    ] = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete expired threads, and prune the others by a policy.
+
+    One sweeper works at a time: where another replica is at it, this one leaves it alone.
+    """
+    rules = {
+        "keep_last": keep_last,
+        "keep_within": keep_within,
+        "keep_hourly": keep_hourly,
+        "keep_daily": keep_daily,
+        "drop_branches_older_than": drop_branches_older_than,
+        "drop_settled_writes": drop_settled_writes,
+    }
+    policy = Policy(**rules) if any(rules.values()) else None  # type: ignore[arg-type]
+    seconds = seconds_of(every, "--every")
+    if seconds is not None and (seconds <= 0 or not yes):
+        raise InvalidRequest("--every needs --yes" if not yes else "--every is a span of time above 0, such as 1h")
+    with open_store(url, read_only=not yes) as store:
+        if seconds is not None:
+            return _sweep_for_ever(store, policy, prefix, seconds, as_json)
+        with progress_bar("sweeping") as progress:
+            swept = store.saver.sweep(policy, prefix=prefix, dry_run=not yes, progress=progress)
+    if as_json:
+        print_json({**dataclasses.asdict(swept), "done": yes and not swept.is_elsewhere})
+    elif swept.is_elsewhere:
+        print_facts([("left alone", "another process is sweeping this store")])
+    else:
+        print_facts([*_swept_facts(swept, yes), _ending(yes, "swept", "this would be deleted")])
+    return None
+
+
+def gc(url: Url, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Collect the chunks that nothing refers to."""
+    with open_store(url, read_only=not yes) as store, progress_bar("collecting") as progress:
+        found = store.engine.run(lambda backend: unneeded_chunks(backend, progress))
+        chunks = store.saver.collect(progress) if yes else found.chunks
+    if as_json:
+        print_json({"chunks": chunks, "bytes": found.bytes, "done": yes})
+        return
+    facts = [("chunks", f"{chunks:,}"), ("bytes", f"{found.bytes:,} ({readable_bytes(found.bytes)})")]
+    print_facts([*facts, _ending(yes, "collected", "these would be collected")])
+
+
+def compact(url: Url, as_json: AsJson = False) -> None:
+    """Give the space of what was deleted back to the system."""
+    with open_store(url) as store:
+        before = store.engine.run(lambda backend: backend.size_bytes())
+        store.saver.compact()
+        after = store.engine.run(lambda backend: backend.size_bytes())
+    if as_json:
+        print_json({"bytes_before": before, "bytes_after": after})
+    else:
+        sizes = (("before", before), ("after", after))
+        print_facts([(name, f"{size:,} bytes ({readable_bytes(size)})") for name, size in sizes])
+
+
+def _sweep_for_ever(store: Store, policy: Policy | None, prefix: str, seconds: float, as_json: bool) -> None:
+    """Sweep until interrupted or told to end; a store that is away for a while is tried again next time."""
+    with _ended_by_signals():
+        while True:
+            try:
+                swept = store.saver.sweep(policy, prefix=prefix)
+            except Unavailable as error:
+                complain(one_line(error))
+            else:
+                _tell_round(swept, as_json)
+            time.sleep(seconds)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """An interrupt, or the signal that containers are stopped by, ends the block quietly."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain("stopped")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _tell_round(swept: Swept, as_json: bool) -> None:
+    """One line for each round, at once: a log is read while it grows."""
+    import json
+
+    if as_json:
+        told: dict[str, Any] = {"time": time.time(), **dataclasses.asdict(swept)}
+        print(json.dumps(told), flush=True)
+        return
+    said = "another process is sweeping" if swept.is_elsewhere else _sentence(swept)
+    print(f"{readable_time(time.time())}  {said}", flush=True)
+
+
+def _sentence(swept: Swept) -> str:
+    return (
+        f"{counted(swept.threads, 'thread')}, {len(swept.expired):,} expired, "
+        f"{counted(swept.checkpoints, 'checkpoint')} and {counted(swept.chunks, 'chunk')} deleted"
+    )
+
+
+def _swept_facts(swept: Swept, is_done: bool) -> list[tuple[str, str]]:
+    facts = [("threads", f"{swept.threads:,}"), ("expired", f"{len(swept.expired):,}")]
+    facts += [("", thread_id) for thread_id in _some(swept.expired)]
+    facts.append(
+        ("checkpoints", f"{swept.checkpoints:,} to delete" if not is_done else f"{swept.checkpoints:,} deleted")
+    )
+    if is_done:
+        facts.append(("chunks", f"{swept.chunks:,} deleted"))
+    return [*facts, ("freed", f"about {readable_bytes(swept.freed_bytes)}")]
+
+
+def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
+    facts = [("thread", plan.thread_id), ("keeps", counted(len(plan.keeps), "checkpoint"))]
+    facts.append(("deletes", f"{counted(len(plan.removes), 'checkpoint')}, about {readable_bytes(plan.freed_bytes)}"))
+    facts += [("", f"{key.id}{f' in {key.namespace}' if key.namespace else ''}") for key in _some(plan.removes)]
+    if plan.empties:
+        facts.append(("writes", f"of {counted(len(plan.empties), 'checkpoint')} to keep are dropped"))
+    return facts
+
+
+def _plan_json(plan: Plan, is_done: bool) -> dict[str, Any]:
+    def keys(some: tuple[CheckpointKey, ...]) -> list[dict[str, str]]:
+        return [{"namespace": key.namespace, "checkpoint_id": key.id} for key in some]
+
+    return {
+        "thread_id": plan.thread_id,
+        "keeps": keys(plan.keeps),
+        "removes": keys(plan.removes),
+        "empties": keys(plan.empties),
+        "freed_bytes": plan.freed_bytes,
+        "done": is_done,
+    }
+
+
+def _some(names: Any) -> list[Any]:
+    """All of them; on a terminal only the first."""
+    return list(names) if screen_width() is None else list(names[:_MOST_LISTED])
+
+
+def _thread_figures(store: Store, thread: str) -> dict[str, Any]:
+    """What goes with a thread."""
+    row = store.engine.run(lambda backend: living(backend, thread))
+    found = store.engine.run(lambda backend: thread_rows(backend, thread, with_writes=True))
+    return {
+        "thread_id": thread,
+        "checkpoints": len(found),
+        "pending_writes": sum(len(one.writes) for one in found),
+        "tags": [tag.name or "(pinned)" for tag in tags_of(row)],
+    }
+
+
+def _tags(store: Store, thread: str, key: CheckpointKey) -> list[str]:
+    row = store.engine.run(lambda backend: living(backend, thread))
+    return [tag.name or "(pinned)" for tag in tags_of(row) if tag.key == key]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _ending(is_done: bool, done: str, planned: str) -> tuple[str, str]:
+    return ("done", done) if is_done else ("not done", f"{planned}; --yes does it")

@@ -1,0 +1,56 @@
+"""How commands open a store: never making one by looking, and without the classes of the application."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ..backends.engine import Engine
+from ..codec import KeyRing, Serializer
+from ..codec.structure import StructuralCodec
+from ..connecting import make_engine, make_tools, parse_url
+from ..errors import InvalidRequest, NotFound
+from ..saver import Saver
+
+__all__ = ["Store", "open_store", "require_file"]
+
+_KEY = "LANGGRAPH_AES_KEY"
+
+
+class Store(NamedTuple):
+    """An open store: the saver, and the engine for what no method of a saver does."""
+
+    saver: Saver
+    engine: Engine
+
+
+@contextmanager
+def open_store(url: str, *, read_only: bool = False, structural: bool = True) -> Iterator[Store]:
+    """A store that must be there. Values are read as structures, unless they are to be written again.
+
+    An encrypted store is opened with the key in LANGGRAPH_AES_KEY.
+    """
+    require_file(url)
+    engine = make_engine(url, read_only=True) if read_only else make_engine(url, setup=False)
+    try:
+        serde = Serializer(codec=StructuralCodec()) if structural else None
+        yield Store(Saver(engine, make_tools(engine, serde=serde, encryption=_key_of(engine))).open(), engine)
+    finally:
+        engine.close()
+
+
+def require_file(url: str) -> None:
+    """Looking at a store must not make an empty one where the name was mistyped."""
+    scheme, path = parse_url(url)
+    if scheme == "sqlite" and path != ":memory:" and not path.startswith("file:") and not os.path.exists(path):
+        raise NotFound(f"there is no database at {path}; `threadline setup` makes one")
+
+
+def _key_of(engine: Engine) -> KeyRing | None:
+    if engine.run(lambda backend: backend.get_meta("keys")) is None:
+        return None
+    if not os.environ.get(_KEY):
+        raise InvalidRequest(f"this store is encrypted: set {_KEY} to its key")
+    return KeyRing.from_env(_KEY)

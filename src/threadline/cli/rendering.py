@@ -1,0 +1,83 @@
+"""Stored values for people and for programs: one line each, or JSON. No class of theirs is needed."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.cells import cell_len
+
+from ..codec import StoredException
+from ..codec.structure import Structure
+from .output import clean, print_line, screen_width
+
+__all__ = ["one_line_of", "plain", "print_value"]
+
+# A list or dict that is longer shows its two ends on a terminal.
+_MOST_ITEMS = 20
+_FIRST, _LAST = 12, 5
+_PLAIN = (str, int, bool, type(None))
+
+
+def print_value(name: str, value: Any, *, everything: bool = False) -> None:
+    """A channel: its value behind its name, or its items below it. On a terminal long ones are cut."""
+    items = _items(value)
+    if not items:
+        print_line((name, "bold"), ("  ", ""), (one_line_of(value), ""), is_cut=not everything)
+        return
+    kind = type(value).__name__
+    print_line((name, "bold"), (f"  {kind} of {len(items):,}", "dim"))
+    for line in items if everything or screen_width() is None else _ends(items):
+        print_line(("  ", ""), (line, ""), is_cut=not everything)
+
+
+def one_line_of(value: Any, width: int | None = None) -> str:
+    """A value as one line, at most so many columns wide."""
+    text = clean(repr(value))
+    if width is None or cell_len(text) <= width:
+        return text
+    kept = text[: max(width - 1, 0)]
+    while cell_len(kept) > width - 1:
+        kept = kept[:-1]
+    return kept + "…"
+
+
+def plain(value: Any) -> Any:
+    """A value for JSON. What JSON has no form for is an object with `$type`."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$type": "float", "value": repr(value)}
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, Structure):
+        fields = value.fields
+        if fields is not None:
+            return {"$type": value.type_name, "fields": {key: plain(field) for key, field in fields.items()}}
+        return {"$type": value.type_name, "value": plain(value.state)}
+    if isinstance(value, (bytes, bytearray)):
+        return {"$type": type(value).__name__, "base64": base64.b64encode(value).decode()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: plain(item) for key, item in value.items()}
+        return {"$type": "dict", "items": [[plain(key), plain(item)] for key, item in value.items()]}
+    if isinstance(value, StoredException):
+        return {"$type": value.type_name, "value": value.message}
+    return {"$type": f"{type(value).__module__}.{type(value).__qualname__}", "value": str(value)}
+
+
+def _items(value: Any) -> list[str]:
+    if isinstance(value, (list, tuple)):
+        return [f"[{place}] {one_line_of(item)}" for place, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        return [f"{one_line_of(key)}: {one_line_of(item)}" for key, item in value.items()]
+    return []
+
+
+def _ends(lines: list[str]) -> list[str]:
+    if len(lines) <= _MOST_ITEMS:
+        return lines
+    left_out = len(lines) - _FIRST - _LAST
+    return [*lines[:_FIRST], f"… {left_out:,} more (--all shows them)", *lines[-_LAST:]]

@@ -1,0 +1,164 @@
+"""Stored values shown as they are stored: names and fields, for processes that lack the classes.
+
+Nothing is imported and no class of a program is built. A stored object becomes a `Structure`: the name it was
+stored under and its state. Values of the standard library are rebuilt, since nothing of a program is needed
+for them. A structure that was read packs to the very bytes it was read from, so that copying what holds one
+loses nothing; what came in LangGraph's own form does not pack at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..errors import Corrupt, MissingExtra, NotAllowed, NotSerializable
+from .legacy import NUMPY, unpack_legacy
+from .plans import BUILTIN_BUILDERS, name_header
+from .rules import Registration, TypeRules
+from .shapes import Shape
+from .wire import Codec
+
+__all__ = ["StructuralCodec", "Structure"]
+
+# Names that stand for arrays and frames, and what their parts are called.
+_SCIENCE = {
+    "nd": ("numpy:ndarray", ("dtype", "shape", "order", "data")),
+    "np": ("numpy:generic", ("dtype", "data")),
+    "npdtype": ("numpy:dtype", ()),
+    "pandas.DataFrame": ("pandas:DataFrame", ("arrow",)),
+    "pandas.Series": ("pandas:Series", ("arrow", "name")),
+}
+_PARTS = dict(_SCIENCE.values())
+_MESSAGES = "langchain_core.messages."
+
+
+class Structure:
+    """An object of a class that is not here: its type's name and its fields, which are its attributes too."""
+
+    __slots__ = ("state", "stored_name", "type_name")
+
+    def __init__(self, type_name: str, state: Any, stored_name: bytes | None = None) -> None:
+        self.type_name = type_name
+        self.state = state
+        # The name in the stored bytes, with version and variant; None where it was stored in another form.
+        self.stored_name = stored_name
+
+    @property
+    def fields(self) -> dict[str, Any] | None:
+        """The fields by name; None for a state that has none."""
+        state = self.state
+        if isinstance(state, list) and self.type_name in _PARTS:
+            return dict(zip(_PARTS[self.type_name], state, strict=False)) or None
+        if isinstance(state, list) and state and isinstance(state[0], dict):
+            # A model with extra and private fields, or an object some of whose fields were never set.
+            more = [part for part in state[1:3] if isinstance(part, dict)]
+            state = {key: value for part in (state[0], *more) for key, value in part.items()}
+        return state if isinstance(state, dict) and all(isinstance(key, str) for key in state) else None
+
+    def __getattr__(self, name: str) -> Any:
+        fields = None if name.startswith("__") or name in Structure.__slots__ else self.fields
+        if fields is None or name not in fields:
+            raise AttributeError(name)
+        return fields[name]
+
+    def __repr__(self) -> str:
+        name = self.type_name.rpartition(":")[2]
+        fields, state = self.fields, self.state
+        if fields is not None:
+            shown = {key: value for key, value in fields.items() if self._is_worth_showing(key, value)}
+            return f"{name}({', '.join(f'{_word(key)}={_short(value)}' for key, value in shown.items())})"
+        if isinstance(state, list) and 0 < len(state) <= 2 and isinstance(state[0], str) and ":" in self.type_name:
+            # As enums are stored: the member's name, and its value where that is plain.
+            return f"<{name}.{_word(state[0])}{''.join(f': {_short(value)}' for value in state[1:])}>"
+        return f"{name}({_short(state)})"
+
+    def _is_worth_showing(self, field: str, value: Any) -> bool:
+        """Whether a field says anything; messages have a dozen that are mostly empty."""
+        if not self.type_name.startswith(_MESSAGES):
+            return True
+        return field != "type" and value is not False and value not in (None, "", [], {})
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Structure):
+            return NotImplemented
+        return (self.type_name, self.stored_name, self.state) == (other.type_name, other.stored_name, other.state)
+
+    def __hash__(self) -> int:
+        return hash(self.type_name)  # states need not be hashable, and sets of objects are small
+
+
+class StructuralCodec(Codec):
+    """A codec that needs no class: what is not of the standard library is read as a `Structure`."""
+
+    def __init__(self) -> None:
+        super().__init__(_EveryName())
+
+    def with_allowlist(self, extra: Any) -> Codec:
+        return self
+
+    def _forget(self) -> None:
+        super()._forget()
+        for name, build in BUILTIN_BUILDERS.items():
+            self._builders[name] = partial(_built, build, name)
+        self._plans[Structure] = _packed
+
+    def _builder_for(self, name: bytes) -> Callable[[Any], Any]:
+        stored = name.decode()
+        shown = _SCIENCE[stored][0] if stored in _SCIENCE else stored.partition("?")[0].partition("@")[0]
+        build = self._builders[name] = partial(Structure, shown, stored_name=name)
+        return build
+
+    def _unpack_extension(self, code: int, data: bytes) -> Any:
+        if code == NUMPY:
+            return Structure("numpy:ndarray", unpack_legacy(data, self._unpack_extension))
+        return super()._unpack_extension(code, data)
+
+    def _load_foreign(self, data: bytes) -> Any:
+        """What another serializer wrote, where its form is known; its bytes where it is not."""
+        try:
+            return super()._load_foreign(data)
+        except NotAllowed:
+            end = data[0] + 1
+            tag, content = data[1:end].decode(), data[end:]
+            return json.loads(content) if tag == "json" else Structure(tag, content)
+
+    def _why_undecodable(self, data: bytes, error: Exception) -> Exception:
+        return Corrupt(f"undecodable bytes ({error})")
+
+
+class _EveryName(TypeRules):
+    """Rules under which every name may be looked at, as what it is: a name."""
+
+    def __init__(self) -> None:
+        super().__init__("imported")
+
+    def find(self, name: str) -> Registration:
+        base = name.partition("@")[0]
+        return Registration(Structure, base, Shape(lambda value: value.state, partial(Structure, base)))
+
+
+def _built(build: Callable[[Any], Any], name: bytes, state: Any) -> Any:
+    """A value of the standard library; its structure where this system has no such value."""
+    try:
+        return build(state)
+    except (NotAllowed, MissingExtra, LookupError):
+        return Structure(name.decode(), state, name)
+
+
+def _packed(value: Structure) -> tuple[bytes, Any]:
+    if value.stored_name is None:
+        raise NotSerializable(f"{value.type_name} was stored in another form and can only be looked at here")
+    return name_header(value.stored_name.decode()), value.state
+
+
+def _word(name: str) -> str:
+    return name if name.isidentifier() else repr(name)
+
+
+def _short(value: Any) -> str:
+    """Bytes in an object are rarely read by people; everything else is."""
+    if isinstance(value, (bytes, bytearray)) and len(value) > 32:
+        return f"<{len(value):,} bytes>"
+    return repr(value)
