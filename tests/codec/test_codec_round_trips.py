@@ -1,6 +1,8 @@
 """What is put comes back the same, to the last bit and type, wherever it stands and wherever it is stored."""
 
 import collections
+import copy
+import pickle
 
 import codec_kinds as kinds
 import pytest
@@ -157,6 +159,13 @@ def test_an_exception_is_kept_as_its_name_and_its_text():
         assert found.message == str(error)
         assert type(error).__name__ in repr(found)
         assert again(found) == found
+
+
+def test_an_exception_from_a_store_can_be_copied_and_pickled():
+    found = again(ValueError("bad"))
+    for copied in (copy.copy(found), copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert copied == found
+        assert copied.args == found.args
 
 
 class ExceptionWithParts(Exception):

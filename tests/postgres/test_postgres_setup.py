@@ -2,6 +2,7 @@
 
 import logging
 import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -47,6 +48,18 @@ def test_twenty_processes_set_up_at_once(postgres_url, schema, admin):
         process.join(30)
     assert found == [{"messages": ["a"]}] * 20
     assert admin.execute(f'SELECT count(*) FROM "{schema}".threadline_threads').fetchone() == (20,)
+
+
+def test_who_waited_for_another_to_make_the_tables_finds_them(postgres_url, schema, admin):
+    """Nothing but the search path names the schema, so nothing makes the session look at the catalog anew."""
+    url = f"{postgres_url}?options=-csearch_path%3D{schema}"
+    savers = [threadline.connect(url, pool_size=1) for _ in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        for one in [threads.submit(put, saver, f"t{number}") for number, saver in enumerate(savers)]:
+            one.result(timeout=60)
+    for saver in savers:
+        saver.close()
+    assert admin.execute(f'SELECT count(*) FROM "{schema}".threadline_threads').fetchone() == (8,)
 
 
 def test_without_setup_missing_tables_are_named_with_the_fix(connect, admin, schema):

@@ -154,8 +154,11 @@ class PostgresTables:
 
     async def _format(self, session: Session) -> int | None:
         """The format of the tables that are there; None without any."""
-        [result] = await session.batch([("SELECT to_regclass(%s)::text", (f"{self.prefix}meta",))])
-        if result.rows[0][0] is None:
+        # From the catalog: a session believes its own cache that a table is missing until it opens some table, and
+        # so would make the tables that another has made while it waited for the lock.
+        there = "SELECT 1 FROM pg_catalog.pg_class WHERE oid = to_regclass(%s)"
+        [result] = await session.batch([(there, (f"{self.prefix}meta",))])
+        if not result.rows:
             return None
         [result] = await session.batch([(f"SELECT value FROM {self.prefix}meta WHERE name = 'format'", ())])
         try:

@@ -59,6 +59,10 @@ class StoredException(Exception):
     def __hash__(self) -> int:
         return hash(self._key())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is copied and pickled by its args alone, which would be too few for `__init__`.
+        return (StoredException, self._key())
+
     def _key(self) -> tuple[str, str]:
         return (self.type_name, self.message)
 
