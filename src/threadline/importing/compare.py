@@ -84,9 +84,17 @@ class Comparison:
 
 def wanted_from(found: SourceCheckpoint, codec: TransferCodec, cipher: Cipher | None) -> Wanted:
     """The checkpoint of a row, transcoded; Corrupt when the row cannot be read."""
-    checkpoint = codec.load(found.tag, found.content, cipher)
+    if found.blobs is None:
+        checkpoint = codec.load(found.tag, found.content, cipher)
+    else:
+        checkpoint = _json(found.content, "checkpoint")
     if not isinstance(checkpoint, dict):
         raise Corrupt("its bytes hold no checkpoint")
+    if found.blobs is not None:
+        apart = {blob.channel: codec.load(blob.tag, blob.content, cipher) for blob in found.blobs}
+        checkpoint["channel_values"] = {**_mapping(checkpoint, "channel_values"), **apart}
+    if found.sends:
+        checkpoint["pending_sends"] = [codec.load(send.tag, send.content, cipher) for send in found.sends]
     writes = [
         WantedWrite(
             write.task_id, write.task_path, write.idx, write.channel, codec.load(write.tag, write.content, cipher)
@@ -94,7 +102,9 @@ def wanted_from(found: SourceCheckpoint, codec: TransferCodec, cipher: Cipher | 
         for write in found.writes
     ]
     checkpoint["id"] = found.id
-    metadata = _metadata(found.metadata)
+    metadata = _json(found.metadata or b"{}", "metadata")
+    if not isinstance(metadata, dict):
+        raise Corrupt("its metadata is no JSON object")
     return Wanted(found.thread_id, found.namespace, found.parent, checkpoint, metadata, writes)
 
 
@@ -147,11 +157,16 @@ def _sorted(versions: Mapping[str, Any]) -> list[Any]:
     return sorted([name, version] for name, version in versions.items())
 
 
-def _metadata(stored: bytes) -> dict[str, Any]:
+def _mapping(checkpoint: dict[str, Any], name: str) -> dict[str, Any]:
+    """A part of the document that may be left out."""
+    part = checkpoint.get(name) or {}
+    if not isinstance(part, dict):
+        raise Corrupt(f"its {name} are no JSON object")
+    return part
+
+
+def _json(stored: bytes, what: str) -> Any:
     try:
-        metadata = json.loads(stored) if stored else {}
+        return json.loads(stored)
     except ValueError as error:
-        raise Corrupt(f"its metadata is no JSON ({error})") from None
-    if not isinstance(metadata, dict):
-        raise Corrupt("its metadata is no JSON object")
-    return metadata
+        raise Corrupt(f"its {what} is no JSON ({error})") from None
