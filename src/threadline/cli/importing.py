@@ -31,10 +31,10 @@ def import_threads(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the threads of LangGraph's SQLite or PostgreSQL saver into a store.
+    """Copy the threads of LangGraph's own saver into a store.
 
-    Everything is read back and compared. LangGraph's tables are only read. Run it again to continue after
-    a stop, or to add what is new.
+    Sources are the databases of its savers for SQLite and PostgreSQL; their tables are only read. Everything is
+    read back and compared. Run it again to continue after a stop, or to add what is new.
     """
     # The store would say that LangGraph's threads are not imported, and how large some are.
     logging.getLogger("threadline").setLevel(logging.ERROR)

@@ -92,9 +92,11 @@ def wanted_from(found: SourceCheckpoint, codec: TransferCodec, cipher: Cipher | 
         raise Corrupt("its bytes hold no checkpoint")
     if found.blobs is not None:
         apart = {blob.channel: codec.load(blob.tag, blob.content, cipher) for blob in found.blobs}
+        # Where no value was in JSON, a document may lack them altogether.
         checkpoint["channel_values"] = {**_mapping(checkpoint, "channel_values"), **apart}
     if found.sends:
         checkpoint["pending_sends"] = [codec.load(send.tag, send.content, cipher) for send in found.sends]
+    _mapping(checkpoint, "channel_versions")
     writes = [
         WantedWrite(
             write.task_id, write.task_path, write.idx, write.channel, codec.load(write.tag, write.content, cipher)
@@ -135,7 +137,7 @@ def _is_same_checkpoint(wanted: Wanted, stored: Read, tools: Tools) -> bool:
     metadata = read_metadata(stored.found, codec, tools.envelope)
     if draft(wanted.checkpoint, wanted.metadata, codec)[:2] != draft(held, metadata, codec)[:2]:
         return False
-    said_of_channels = [wanted.parent, _sorted(wanted.checkpoint["channel_versions"])]
+    said_of_channels = [wanted.parent, _sorted(wanted.checkpoint.get("channel_versions") or {})]
     if codec.encode_natively(said_of_channels) != codec.encode_natively([row.parent, _sorted(document.roots.versions)]):
         return False
     values, refs = wanted.checkpoint.get("channel_values", {}), document.roots.refs
@@ -158,10 +160,10 @@ def _sorted(versions: Mapping[str, Any]) -> list[Any]:
 
 
 def _mapping(checkpoint: dict[str, Any], name: str) -> dict[str, Any]:
-    """A part of the document that may be left out."""
+    """A part of a checkpoint; Corrupt when it is something else than a mapping."""
     part = checkpoint.get(name) or {}
     if not isinstance(part, dict):
-        raise Corrupt(f"its {name} are no JSON object")
+        raise Corrupt(f"its {name} are no mapping")
     return part
 
 
