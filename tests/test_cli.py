@@ -162,12 +162,10 @@ def test_the_demo_ends_as_it_says(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_stopped_import_says_how_to_continue(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from threadline.cli import importing
-
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(importing, "import_sqlite", interrupted)
+    monkeypatch.setattr("threadline.importing.import_threads", interrupted)
     assert "run the same command again" in run("import", tmp_path / "old.db", status=130)[1]
 
 

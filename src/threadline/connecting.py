@@ -20,7 +20,7 @@ from .errors import InvalidRequest, MissingExtra
 from .options import check_options
 from .saver import Saver
 
-__all__ = ["connect", "make_engine", "make_tools"]
+__all__ = ["check_driver", "connect", "make_engine", "make_tools"]
 
 
 def connect(url: str | os.PathLike[str] | None = None, **options: Any) -> Saver:
@@ -109,10 +109,8 @@ def make_engine(url: str | os.PathLike[str] | None = None, **options: Any) -> En
         kind, place = parse_url(url)
     if kind == "memory":
         return named_memory(place or "", read_only=options.get("read_only", False))
+    check_driver(kind)
     served = _SERVED[kind]
-    for package in served.packages:
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtra(f"{kind}:// needs the package {package}: pip install 'threadline[{served.extra}]'")
     module = importlib.import_module(f"threadline.backends.{served.module}")
     engine = getattr(module, served.engine)
     taken = inspect.signature(engine).parameters
@@ -122,6 +120,14 @@ def make_engine(url: str | os.PathLike[str] | None = None, **options: Any) -> En
         raise InvalidRequest(f"{kind}:// takes no option {unknown[0]} (docs/options.md says which it takes)")
     made: Engine = engine(place, **options)
     return made
+
+
+def check_driver(kind: str) -> None:
+    """Raise MissingExtra unless the packages that serve this kind of URL are installed."""
+    served = _SERVED[kind]
+    for package in served.packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtra(f"{kind}:// needs the package {package}: pip install 'threadline[{served.extra}]'")
 
 
 def _driver_of(given: Any) -> str:

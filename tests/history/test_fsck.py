@@ -284,7 +284,9 @@ def test_a_leaked_pool_is_named(path, saver, call):
 
 
 def test_names_that_point_nowhere_are_notes(path, saver, call):
-    alter(path, "UPDATE threadline_threads SET tags = ?", (f'[["good", "", "{name(3)}"], ["stale", "", "{name(33)}"]]',))
+    alter(
+        path, "UPDATE threadline_threads SET tags = ?", (f'[["good", "", "{name(3)}"], ["stale", "", "{name(33)}"]]',)
+    )
     report = call(saver, "fsck")
     assert report.ok
     assert report.notes == (f"thread 't': the name 'stale' points to {name(33)}, which is gone",)

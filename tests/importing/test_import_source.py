@@ -72,8 +72,8 @@ def test_what_is_no_source_is_named_and_nothing_is_made(
     assert not target.exists()
 
 
-@pytest.mark.parametrize("url", ["postgresql://me:secret@host/db", "memory://", "sqlite://", ""])
-def test_only_files_of_sqlite_are_sources(target: Path, import_here: Callable[..., Any], url: str) -> None:
+@pytest.mark.parametrize("url", ["mysql://me:secret@host/db", "redis://:secret@host", "memory://", "sqlite://", ""])
+def test_what_cannot_be_a_source_is_refused(target: Path, import_here: Callable[..., Any], url: str) -> None:
     told = import_here(url, "--to", target, status=1).stderr
     assert "secret" not in told
     assert not target.exists()

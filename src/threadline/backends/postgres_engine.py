@@ -27,7 +27,7 @@ from .postgres_sources import BlockingSource
 from .retry import Retry, RetryLayer
 from .sql.statements import Statements
 
-__all__ = ["PostgresEngine"]
+__all__ = ["PostgresEngine", "read_url"]
 
 T = TypeVar("T")
 _engines: weakref.WeakSet[PostgresEngine] = weakref.WeakSet()
@@ -59,7 +59,7 @@ class PostgresEngine:
         if connection is not None and pool is not None:
             raise InvalidRequest("give a connection or a pool, not both")
         self._given = _half_of(connection, pool)
-        conninfo, where, self.url = _read_url(url) if url is not None else _read_given(connection, pool)
+        conninfo, where, self.url = read_url(url) if url is not None else _read_given(connection, pool)
         self._tables = PostgresTables(
             schema=schema,
             prefix=table_prefix,
@@ -166,7 +166,7 @@ def _policy(retry: int | tuple[int, float] | None) -> Retry:
     return Retry(*retry) if isinstance(retry, tuple) else Retry(tries=retry)
 
 
-def _read_url(url: str) -> tuple[str, Whereabouts, str]:
+def read_url(url: str) -> tuple[str, Whereabouts, str]:
     """What the driver takes, how messages name it, and the URL without its password."""
     authority = url.partition("://")[2].partition("?")[0]
     if authority.count("@") > 1:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ..importing import Counts, ImportReport, import_sqlite
+from .. import importing
+from ..importing import Counts, ImportReport
 from .output import AsJson, complain, one_line, print_facts, print_json, progress_bar, readable_bytes, without_password
 
 __all__ = ["import_threads"]
@@ -19,24 +20,27 @@ _MOST_PROBLEMS = 20
 def import_threads(
     source: Annotated[
         str,
-        typer.Argument(metavar="SOURCE", help="The database of langgraph-checkpoint-sqlite, such as sqlite:///old.db."),
+        typer.Argument(
+            metavar="SOURCE",
+            help="The database of LangGraph's saver: sqlite:///old.db or postgresql://user@host/database.",
+        ),
     ],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="TARGET", help="The store to fill; the same file unless given."),
+        typer.Option("--to", metavar="TARGET", help="The store to fill; the same database unless given."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the threads of LangGraph's SQLite saver into a store.
+    """Copy the threads of LangGraph's own saver into a store.
 
-    Everything is read back and compared. LangGraph's tables are only read. Run it again to continue after
-    a stop, or to add what is new.
+    Sources are the databases of its savers for SQLite and PostgreSQL; their tables are only read. Everything is
+    read back and compared. Run it again to continue after a stop, or to add what is new.
     """
     # The store would say that LangGraph's threads are not imported, and how large some are.
     logging.getLogger("threadline").setLevel(logging.ERROR)
     try:
         with progress_bar("importing") as progress:
-            report = import_sqlite(source, to, progress=progress)
+            report = importing.import_threads(source, to, progress=progress)
     except KeyboardInterrupt:
         complain("stopped; run the same command again to continue")
         raise typer.Exit(130) from None

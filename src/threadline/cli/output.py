@@ -156,8 +156,9 @@ def readable_time(seconds: float) -> str:
 
 
 def without_password(text: str) -> str:
-    """A text in which the passwords of URLs are stars."""
-    return re.sub(r"(\w://[^\s:/@]*:)[^\s@]+@", r"\1***@", text)
+    """A text in which the passwords of URLs are stars, wherever a URL has them."""
+    text = re.sub(r"(\w://[^\s:/@]*:)[^\s@]+@", r"\1***@", text)
+    return re.sub(r"(?i)([?&](?:ssl)?password=)[^\s&]+", r"\1***", text)
 
 
 def _padded(text: str, width: int) -> str:

@@ -84,9 +84,19 @@ class Comparison:
 
 def wanted_from(found: SourceCheckpoint, codec: TransferCodec, cipher: Cipher | None) -> Wanted:
     """The checkpoint of a row, transcoded; Corrupt when the row cannot be read."""
-    checkpoint = codec.load(found.tag, found.content, cipher)
+    if found.blobs is None:
+        checkpoint = codec.load(found.tag, found.content, cipher)
+    else:
+        checkpoint = _json(found.content, "checkpoint")
     if not isinstance(checkpoint, dict):
         raise Corrupt("its bytes hold no checkpoint")
+    if found.blobs is not None:
+        apart = {blob.channel: codec.load(blob.tag, blob.content, cipher) for blob in found.blobs}
+        # Where no value was in JSON, a document may lack them altogether.
+        checkpoint["channel_values"] = {**_mapping(checkpoint, "channel_values"), **apart}
+    if found.sends:
+        checkpoint["pending_sends"] = [codec.load(send.tag, send.content, cipher) for send in found.sends]
+    _mapping(checkpoint, "channel_versions")
     writes = [
         WantedWrite(
             write.task_id, write.task_path, write.idx, write.channel, codec.load(write.tag, write.content, cipher)
@@ -94,7 +104,9 @@ def wanted_from(found: SourceCheckpoint, codec: TransferCodec, cipher: Cipher | 
         for write in found.writes
     ]
     checkpoint["id"] = found.id
-    metadata = _metadata(found.metadata)
+    metadata = _json(found.metadata or b"{}", "metadata")
+    if not isinstance(metadata, dict):
+        raise Corrupt("its metadata is no JSON object")
     return Wanted(found.thread_id, found.namespace, found.parent, checkpoint, metadata, writes)
 
 
@@ -125,7 +137,7 @@ def _is_same_checkpoint(wanted: Wanted, stored: Read, tools: Tools) -> bool:
     metadata = read_metadata(stored.found, codec, tools.envelope)
     if draft(wanted.checkpoint, wanted.metadata, codec)[:2] != draft(held, metadata, codec)[:2]:
         return False
-    said_of_channels = [wanted.parent, _sorted(wanted.checkpoint["channel_versions"])]
+    said_of_channels = [wanted.parent, _sorted(wanted.checkpoint.get("channel_versions") or {})]
     if codec.encode_natively(said_of_channels) != codec.encode_natively([row.parent, _sorted(document.roots.versions)]):
         return False
     values, refs = wanted.checkpoint.get("channel_values", {}), document.roots.refs
@@ -147,11 +159,16 @@ def _sorted(versions: Mapping[str, Any]) -> list[Any]:
     return sorted([name, version] for name, version in versions.items())
 
 
-def _metadata(stored: bytes) -> dict[str, Any]:
+def _mapping(checkpoint: dict[str, Any], name: str) -> dict[str, Any]:
+    """A part of a checkpoint; Corrupt when it is something else than a mapping."""
+    part = checkpoint.get(name) or {}
+    if not isinstance(part, dict):
+        raise Corrupt(f"its {name} are no mapping")
+    return part
+
+
+def _json(stored: bytes, what: str) -> Any:
     try:
-        metadata = json.loads(stored) if stored else {}
+        return json.loads(stored)
     except ValueError as error:
-        raise Corrupt(f"its metadata is no JSON ({error})") from None
-    if not isinstance(metadata, dict):
-        raise Corrupt("its metadata is no JSON object")
-    return metadata
+        raise Corrupt(f"its {what} is no JSON ({error})") from None

@@ -13,22 +13,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..backends.engine import Engine
 from ..backends.port import Backend, CheckpointKey, Query
-from ..connecting import make_engine, make_tools, split_options
+from ..connecting import check_driver, make_engine, make_tools, parse_url, split_options
 from ..core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
 from ..core.reading import Read, read_one
 from ..core.requests import Place
 from ..core.tools import Tools
 from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotSerializable
 from .compare import Comparison, Wanted, WantedWrite, compare, wanted_from
-from .source import SourceCheckpoint, SourceKey, SqliteSource
+from .source import Source, SourceCheckpoint, SourceKey
+from .sqlite_source import SqliteSource
 from .transcode import Cipher, TransferCodec, check_tag
 
-__all__ = ["Counts", "ImportReport", "import_sqlite"]
+__all__ = ["Counts", "ImportReport", "import_postgres", "import_sqlite", "import_threads"]
 
 _BATCH_CHECKPOINTS = 32
 _BATCH_BYTES = 16_000_000
@@ -74,6 +76,29 @@ class ImportReport:
         return not self.problems
 
 
+def import_threads(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
+    *,
+    cipher: Cipher | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> ImportReport:
+    """Copy the threads of one of LangGraph's own savers into a Threadline store.
+
+    `source` is the URL of a database of langgraph-checkpoint-sqlite or langgraph-checkpoint-postgres, or the path of
+    a file. `target` is the same database unless it is given; `options` are those of `threadline.connect`.
+    LangGraph's tables are only read. May be run again at any time, also after it was killed. `progress` is called
+    with the checkpoints done and their total. A row that cannot be read is named in the report, and the rest is
+    imported; a database that is no source, or is encrypted without its `cipher`, raises before anything
+    is written.
+    """
+    kind, _ = parse_url(source)
+    if kind not in _OPENERS:
+        raise InvalidRequest("import reads sqlite:///old.db and postgresql://user@host/database, and nothing else")
+    return _import_from(_OPENERS[kind], source, target, cipher, progress, options)
+
+
 def import_sqlite(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str] | None = None,
@@ -82,24 +107,53 @@ def import_sqlite(
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> ImportReport:
-    """Copy the threads of a database of langgraph-checkpoint-sqlite into a Threadline store.
+    """`import_threads` from a database of langgraph-checkpoint-sqlite and no other."""
+    return _import_from(SqliteSource, source, target, cipher, progress, options)
 
-    `target` is the same file unless it is given; `options` are those of `threadline.connect`. LangGraph's
-    tables are only read. May be run again at any time, also after it was killed. `progress` is called with
-    the checkpoints done and their total. A row that cannot be read is named in the report, and the rest is
-    imported; a database that is no source, or is encrypted without its `cipher`, raises before anything
-    is written.
-    """
+
+def import_postgres(
+    source: str,
+    target: str | os.PathLike[str] | None = None,
+    *,
+    cipher: Cipher | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> ImportReport:
+    """`import_threads` from a database of langgraph-checkpoint-postgres and no other."""
+    return _import_from(_open_postgres, source, target, cipher, progress, options)
+
+
+def _open_postgres(url: str | os.PathLike[str]) -> Source:
+    check_driver("postgresql")
+    from .postgres_source import PostgresSource
+
+    return PostgresSource(url)
+
+
+_Opener = Callable[[str | os.PathLike[str]], Source]
+_OPENERS: dict[str, _Opener] = {"sqlite": SqliteSource, "postgresql": _open_postgres}
+
+
+def _import_from(
+    open_source: _Opener,
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None,
+    cipher: Cipher | None,
+    progress: Callable[[int, int], None] | None,
+    options: dict[str, Any],
+) -> ImportReport:
     engine_options, tool_options = split_options(options)
     if tool_options.get("serde") is not None:
         raise InvalidRequest("import writes Threadline's own encoding: leave serde= away")
-    with SqliteSource(source) as tables:
+    with closing(open_source(source)) as tables:
         for tag in sorted(tables.tags(), key=str):
             check_tag(tag, can_decrypt=cipher is not None)
         engine = make_engine(source if target is None else target, **engine_options)
         tools = make_tools(engine, **tool_options)
         tools = tools.with_codec(TransferCodec(tools.codec.rules))
         try:
+            if engine.is_in_memory:
+                raise InvalidRequest("a store in memory ends with its process: import into a file or a server")
             return _Import(tables, engine, tools, cipher, progress).run()
         finally:
             engine.close()
@@ -110,7 +164,7 @@ class _Import:
 
     def __init__(
         self,
-        source: SqliteSource,
+        source: Source,
         engine: Engine,
         tools: Tools,
         cipher: Cipher | None,

@@ -160,7 +160,7 @@ def check_tag(tag: str | None, *, can_decrypt: bool) -> None:
     if cipher and not can_decrypt:
         raise InvalidRequest(
             f"the source is encrypted (its values are tagged {tag!r}): import it from Python, with the cipher that "
-            f"LangGraph used: import_sqlite(source, target, cipher=EncryptedSerializer.from_pycryptodome_aes().cipher)"
+            f"LangGraph used: import_threads(source, target, cipher=EncryptedSerializer.from_pycryptodome_aes().cipher)"
         )
     if plain == "pickle":
         raise NotAllowed(
