@@ -268,7 +268,8 @@ class Thread:
             if target is None:
                 key = await branching.fork(backend, self._tools, self.thread_id, at, namespace, now)
                 return Point(self.thread_id, key)
-            return Point(target, await branching.fork_to(backend, self._tools, self.thread_id, at, target, now))
+            key = await branching.fork_to(backend, self._tools, self.thread_id, at, target, namespace, now)
+            return Point(target, key)
 
         return operation
 
@@ -311,6 +312,7 @@ class Thread:
                 await words.living(backend, self.thread_id)
                 return await retention.delete_thread(backend, self._tools, self.thread_id, time.time())
             key = await resolve(backend, self.thread_id, at, namespace)
-            return await retention.delete_checkpoint(backend, self._tools, Place(self.thread_id, *key))
+            await retention.delete_checkpoint(backend, self._tools, Place(self.thread_id, *key))
+            return await words.forget_checkpoint(backend, self.thread_id, key)
 
         return operation

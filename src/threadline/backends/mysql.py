@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -196,6 +196,9 @@ class MysqlBackend(SqlBackend):
 
     sql: MysqlStatements
 
+    # Called when the server was away: what was known of the store is forgotten.
+    lose: Callable[[], None] = staticmethod(lambda: None)
+
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         for change in changes:
             for row in change.checkpoints:
@@ -203,7 +206,15 @@ class MysqlBackend(SqlBackend):
                 check_id(row.parent)
             for write in change.writes:
                 check_id(write.checkpoint_id)
-        return await super().apply(changes)
+        try:
+            return await super().apply(changes)
+        except Unavailable:
+            # The server that answers next may lack what this one acknowledged: have the chunks asked for again.
+            for change in changes:
+                if change.stamp is not None:
+                    change.stamp = (change.stamp[0], -1)
+            self.lose()
+            raise
 
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True

@@ -84,11 +84,20 @@ class MysqlEngine:
         self._given_loop = _given_loop(connection, pool)
         self._loop_pools: dict[Any, LoopPool] = {}
         self._is_closed = False
+        self._forget: Callable[[], None] | None = None
         self.sql = MysqlStatements(MysqlDialect(), self.prefix)
         policy = _policy(retry)
         self._blocking = self._layered(_BlockingMysql(self), policy, BlockingClock())
         self._on_loop = self._layered(_LoopMysql(self), policy, LoopClock())
         _engines.add(self)
+
+    def when_lost(self, forget: Callable[[], None]) -> None:
+        """Have this called when the server was away: what was known of the store may be wrong since."""
+        self._forget = forget
+
+    def _lose(self) -> None:
+        if self._forget is not None:
+            self._forget()
 
     def run(self, operation: Operation[T]) -> T:
         refuse_if_closed(self._is_closed)
@@ -165,7 +174,9 @@ class MysqlEngine:
             raise translate(error, self.url) from error
 
     def _layered(self, database: Any, policy: Retry, clock: Any) -> Any:
-        backend: Any = RetryLayer(MysqlBackend(database, self.sql), policy, clock)
+        inner = MysqlBackend(database, self.sql)
+        inner.lose = self._lose
+        backend: Any = RetryLayer(inner, policy, clock)
         return ReadOnlyLayer(backend) if self._read_only else backend
 
     def _make_blocking_pool(self, connection: Any) -> BlockingPool | GivenConnection | None:

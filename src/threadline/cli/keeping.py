@@ -13,7 +13,8 @@ import typer
 
 from ..backends.port import CheckpointKey
 from ..core.pages import thread_rows
-from ..core.policies import Plan, Policy, seconds_of
+from ..core.policies import Plan
+from ..core.policy import Policy, seconds_of
 from ..core.sweeping import Swept
 from ..core.unneeded import unneeded_chunks
 from ..core.words import living, tags_of

@@ -12,7 +12,7 @@ from .. import connect
 from ..connecting import make_engine
 from ..core.audit import Totals
 from ..core.health import Stats
-from ..core.policies import seconds_of
+from ..core.policy import seconds_of
 from ..errors import InvalidRequest
 from .opening import open_store, require_file
 from .output import (

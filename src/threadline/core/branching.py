@@ -51,13 +51,15 @@ async def fork(backend: Backend, tools: Tools, thread_id: str, at: At, namespace
     raise Unavailable(f"thread {thread_id!r} was changed again and again while it was forked; try again")
 
 
-async def fork_to(backend: Backend, tools: Tools, thread_id: str, at: At, to: str, now: float) -> CheckpointKey:
+async def fork_to(
+    backend: Backend, tools: Tools, thread_id: str, at: At, to: str, namespace: str, now: float
+) -> CheckpointKey:
     """A new thread that begins with a checkpoint of another; Conflict when the new one exists."""
     await tools.open(backend)
     if to == thread_id:
         raise InvalidRequest("a thread cannot be forked onto itself: leave out to= for a branch of the same thread")
     for _ in range(_TRIES):
-        target = await find(backend, thread_id, at)
+        target = await find(backend, thread_id, at, namespace)
         needed = await _needed(backend, tools, target)
         rows: list[CheckpointRow] = []
         writes: list[WriteRow] = []

@@ -243,6 +243,8 @@ async def _ancestry(backend: Backend, tools: Tools, found: Found) -> Any:
         for one in chain:
             seen.add((thread_id, one.row.id))
             yield thread_id, one.row.id
+            for merged in _merged(tools, one):
+                yield merged
             origin = _origin(tools, one)
             if origin is not None:
                 yield origin
@@ -260,6 +262,14 @@ def _origin(tools: Tools, found: Found) -> tuple[str, str] | None:
         return None
     origin = read_metadata(found, tools.codec, tools.envelope).get("forked_from")
     return (origin["thread_id"], origin["checkpoint_id"]) if isinstance(origin, dict) else None
+
+
+def _merged(tools: Tools, found: Found) -> list[tuple[str, str]]:
+    """What was merged into a checkpoint: it comes from there too."""
+    if found.row.source != "update":
+        return []
+    named = read_metadata(found, tools.codec, tools.envelope).get("merged_from") or ()
+    return [(one["thread_id"], one["checkpoint_id"]) for one in named if isinstance(one, dict)]
 
 
 def _check(strategy: Strategy) -> None:

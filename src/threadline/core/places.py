@@ -1,6 +1,6 @@
 """A place in a thread's history, however people name it, resolved to one checkpoint.
 
-`head`, `head~2`, a tag, an id or a unique beginning of one, a step (`12`, `step:12`), a time (the newest
+`head`, `head~2`, a tag, an id or a unique beginning of one, a step (the number 12, or `step:12`), a time (the newest
 checkpoint made until then), a config, or anything that has a `.config`. `~n` goes n parents back from any
 of them. What is ambiguous or unknown is an error that says what there is.
 """

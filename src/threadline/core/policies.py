@@ -7,7 +7,7 @@ kept checkpoint the subgraph checkpoints made under it and the chain its delta c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -29,6 +29,8 @@ class Plan:
     removes: tuple[CheckpointKey, ...]
     # Checkpoints that stay, without the writes that were taken up.
     empties: tuple[CheckpointKey, ...] = field(default=())
+    # Checkpoints that stay while their children go: they are no heads of branches.
+    goes_on: tuple[CheckpointKey, ...] = field(default=())
     freed_bytes: int = 0
 
     @property
@@ -55,13 +57,14 @@ def choose(
     *,
     marked: Iterable[CheckpointKey] = (),
     unsettled: Iterable[CheckpointKey] = (),
+    passed: Container[CheckpointKey] = (),
 ) -> set[CheckpointKey]:
-    """The checkpoints that stay."""
+    """The checkpoints that stay; those in `passed` had children once, and are no heads."""
     if policy.keeps_all:
         return set(history)
     root = sorted((key for key in history if key.namespace == ""), key=lambda key: key.id, reverse=True)
     kept = {key for key in (*marked, *unsettled) if key in history}
-    kept |= _branch_heads(history, policy, now)
+    kept |= {key for key in _branch_heads(history, policy, now) if key not in passed or key == root[0]}
     kept.update(root[: policy.keep_last or 0])
     within = seconds_of(policy.keep_within, "keep_within")
     if within is not None:

@@ -17,7 +17,7 @@ from .policy import Policy
 from .retention import History, collect_pool, delete_thread, history_of, remove
 from .timeline import chunk_weights
 from .tools import Tools
-from .words import living, tags_of
+from .words import living, note_went_on, tags_of, went_on
 
 __all__ = ["Swept", "collect_all", "make_plan", "prune", "sweep"]
 
@@ -47,9 +47,11 @@ async def make_plan(backend: Backend, tools: Tools, thread_id: str, policy: Poli
     await tools.open(backend)
     thread = await living(backend, thread_id)
     history = await history_of(backend, tools, thread_id)
+    passed = went_on(thread)
     written, settled = await _written(backend, thread_id, history)
+    settled |= written & passed
     marked = [tag.key for tag in tags_of(thread)]
-    kept = choose(history, policy, now, marked=marked, unsettled=written - settled)
+    kept = choose(history, policy, now, marked=marked, unsettled=written - settled, passed=passed)
     doomed = sorted(history.keys() - kept)
     empties = sorted(settled & kept) if policy.drop_settled_writes else []
     return Plan(
@@ -57,6 +59,7 @@ async def make_plan(backend: Backend, tools: Tools, thread_id: str, policy: Poli
         keeps=tuple(sorted(kept)),
         removes=tuple(doomed),
         empties=tuple(empties),
+        goes_on=tuple(sorted({step.parent for key in doomed if (step := history[key]).parent in kept} - {None})),
         freed_bytes=await _freed(backend, thread.pool, thread_id, set(doomed)) if doomed else 0,
     )
 
@@ -76,6 +79,8 @@ async def prune(
     if not dry_run:
         for start in range(0, len(plan.empties), _BATCH):
             await backend.remove_checkpoints(thread_id, (), plan.empties[start : start + _BATCH])
+        if plan.removes:
+            await note_went_on(backend, thread_id, plan.goes_on, set(plan.keeps))
         await remove(backend, tools, thread_id, plan.removes, progress)
         if plan.empties and not plan.removes:
             await collect_pool(backend, (await living(backend, thread_id)).pool)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import ormsgpack
@@ -17,12 +17,27 @@ from ..backends.port import Backend, Change, CheckpointKey, ThreadRow
 from ..errors import Conflict, Corrupt, InvalidRequest, NotFound, Unavailable
 from .tools import Tools
 
-__all__ = ["Tag", "create", "living", "metadata_of", "pin", "set_status", "tag", "tags_of", "unpin", "untag"]
+__all__ = [
+    "Tag",
+    "create",
+    "forget_checkpoint",
+    "living",
+    "metadata_of",
+    "note_went_on",
+    "pin",
+    "set_status",
+    "tag",
+    "tags_of",
+    "unpin",
+    "untag",
+    "went_on",
+]
 
 _TRIES = 20
 # A tag must not look like any other way to name a checkpoint.
 _TAG = re.compile(r"[^\W\d][\w./-]{0,99}")
 _RESERVED = frozenset(("head",))
+_WENT_ON = "~"
 
 
 class Tag(NamedTuple):
@@ -42,6 +57,15 @@ async def living(backend: Backend, thread_id: str) -> ThreadRow:
 
 def tags_of(row: ThreadRow) -> list[Tag]:
     """The tags and pins of a thread, in the order they were made."""
+    return [mark for mark in _marks(row) if mark.name != _WENT_ON]
+
+
+def went_on(row: ThreadRow) -> set[CheckpointKey]:
+    """Checkpoints whose children were pruned: each looks like the head of a branch, and is none."""
+    return {mark.key for mark in _marks(row) if mark.name == _WENT_ON}
+
+
+def _marks(row: ThreadRow) -> list[Tag]:
     try:
         return [Tag(name, CheckpointKey(namespace, key)) for name, namespace, key in json.loads(row.tags or "[]")]
     except (ValueError, TypeError):
@@ -112,6 +136,29 @@ async def unpin(backend: Backend, thread_id: str, key: CheckpointKey) -> None:
     await _retag(backend, thread_id, lambda tags: [one for one in tags if one != Tag("", key)])
 
 
+async def note_went_on(
+    backend: Backend, thread_id: str, keys: Iterable[CheckpointKey], kept: Container[CheckpointKey]
+) -> None:
+    """Note which checkpoints lose their children to a prune; notes about what is not kept are dropped."""
+    wanted = set(keys)
+
+    def changed(row: ThreadRow) -> ThreadRow:
+        marks = [mark for mark in _marks(row) if mark.name != _WENT_ON]
+        noted = sorted(key for key in went_on(row) | wanted if key in kept)
+        return row._replace(tags=_packed([*marks, *(Tag(_WENT_ON, key) for key in noted)]))
+
+    await _change(backend, thread_id, changed)
+
+
+async def forget_checkpoint(backend: Backend, thread_id: str, key: CheckpointKey) -> None:
+    """Drop the tags and pins of a checkpoint that was deleted."""
+
+    def changed(row: ThreadRow) -> ThreadRow:
+        return row._replace(tags=_packed([mark for mark in _marks(row) if mark.key != key]))
+
+    await _change(backend, thread_id, changed)
+
+
 async def set_status(backend: Backend, thread_id: str, status: str) -> None:
     """Archive a thread, or bring it back."""
     await _change(backend, thread_id, lambda row: row._replace(status=status))
@@ -121,8 +168,8 @@ async def _retag(backend: Backend, thread_id: str, change: Callable[[list[Tag]],
     def changed(row: ThreadRow) -> ThreadRow:
         if row.status == "archived":
             raise Conflict(f"the thread {thread_id!r} is archived: restore() it before changing it")
-        tags = [[one.name, *one.key] for one in change(tags_of(row))]
-        return row._replace(tags=json.dumps(tags, separators=(",", ":")))
+        noted = [mark for mark in _marks(row) if mark.name == _WENT_ON]
+        return row._replace(tags=_packed([*change(tags_of(row)), *noted]))
 
     await _change(backend, thread_id, changed)
 
@@ -135,6 +182,10 @@ async def _change(backend: Backend, thread_id: str, change: Callable[[ThreadRow]
         if wanted == row or await backend.swap_thread(row, wanted):
             return
     raise Unavailable(f"thread {thread_id!r} was changed again and again by others; try again")
+
+
+def _packed(marks: list[Tag]) -> str:
+    return json.dumps([[mark.name, *mark.key] for mark in marks], separators=(",", ":"))
 
 
 def _place(thread_id: str) -> bytes:

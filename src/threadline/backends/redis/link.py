@@ -259,7 +259,7 @@ def translate(error: BaseException, where: str) -> ThreadlineError:
     if code == "NOPERM":
         return InvalidRequest(
             f"{where} forbids a command or key to this user: allow it the keys of key_prefix and "
-            f"+@read +@write +@scripting (ACL SETUSER)"
+            f"+@read +@write +@scripting +time (ACL SETUSER)"
         )
     if code == "WRONGTYPE":
         return InvalidRequest(f"{where} holds something else under this key_prefix: choose another one")

@@ -120,14 +120,29 @@ async def test_threads_of_one_history_merge_and_others_do_not(saver: Half, threa
         await saver.of(thread).merge(saver.saver.thread(thread + "-stranger"))
 
 
+async def test_a_branch_merged_twice_brings_only_what_is_new(saver: Half, thread: str) -> None:
+    base = await put(saver, place(thread), {"lines": ["a"]})
+    theirs = await put(saver, base, {"lines": ["a", "theirs"]})
+    await put(saver, base, {"lines": ["a", "ours"]})
+    await saver.of(thread).merge(theirs)
+    more = await put(saver, theirs, {"lines": ["a", "theirs", "more"]}, id="0-later")
+    merged = await saver.of(thread).merge(more, strategy={"lines": lambda b, o, t: [b, o, t]})
+    [was, ours, now] = (await values_at(saver, merged.config))["lines"]
+    assert (was, ours, now) == (["a", "theirs"], ["a", "ours", "theirs"], ["a", "theirs", "more"])
+
+
 async def test_discarding_a_branch_leaves_the_others_whole(saver: Half, thread: str) -> None:
     ours, theirs = await _branches(saver, thread)
     kept = await values_at(saver, theirs)
     assert await saver.of(thread).discard(ours) == 1
     assert await saver.get_tuple(ours) is None
     assert await values_at(saver, theirs) == kept
+    await saver.of(thread).tag("gone", theirs)
+    await saver.of(thread).tag("here", "head~1")
     with refused(Conflict, saying="only branch"):
         await saver.of(thread).discard("head")
+    await saver.of(thread).delete("gone")
+    assert [info.tags async for info in saver.threads(prefix=thread)] == [("here",)]
 
 
 async def test_an_archived_thread_takes_no_put_until_it_is_restored(saver: Half, thread: str) -> None:

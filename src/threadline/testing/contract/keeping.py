@@ -52,6 +52,19 @@ async def test_what_must_stay_stays(saver: Half, thread: str) -> None:
     assert [key.id for key in old.removes] == []  # it has unsettled writes, or is the newest
 
 
+async def test_what_lost_its_children_is_no_head_of_a_branch(saver: Half, thread: str) -> None:
+    configs = await _talk(saver, thread)
+    for config in configs[:-1]:
+        await saver.put_writes(config, [("turn", 1)], "task")
+    await saver.of(thread).tag("then", configs[2])
+    await saver.of(thread).prune(keep_last=2)
+    assert len(await everything(saver, place(thread))) == 3
+    await saver.of(thread).untag("then")
+    plan = await saver.of(thread).prune(keep_last=2)
+    assert [key.id for key in plan.removes] == [id_of(configs[2])]
+    assert len(await everything(saver, place(thread))) == 2
+
+
 async def test_time_keeps_what_is_young(saver: Half, thread: str) -> None:
     await _talk(saver, thread, 4)
     assert (await saver.of(thread).prune(keep_within="1h", dry_run=True)).removes == ()
