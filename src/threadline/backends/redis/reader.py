@@ -178,13 +178,13 @@ class RedisReader:
         _, answer = await self._on_thread(THREAD_WRITES, thread_id)
         return _writes(answer) if answer is not None else []
 
-    async def chunks(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
+    async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         key = self.keys.of(pool, "chunks")
-        found: dict[bytes, tuple[bytes, int, bytes]] = {}
+        found: list[tuple[bytes, bytes, int, bytes]] = []
         parts = list(batches(digests, _BATCH))
         answers = await self.link.batch([("HMGET", key, *part) for part in parts])
         for part, values in zip(parts, answers, strict=True):
-            found.update({digest: chunk_of(value) for digest, value in zip(part, values, strict=True) if value})
+            found += [(digest, *chunk_of(value)) for digest, value in zip(part, values, strict=True) if value]
         return found
 
     async def missing(self, pool: int, digests: Sequence[bytes]) -> set[bytes]:
