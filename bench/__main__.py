@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 
 from bench import machine, plot, report
-from bench.arena import QUICK, Arena, ChatFiles, Reading, Size
+from bench.arena import QUICK, Arena, ChatFiles, Reading, Size, Skipped
 from bench.chat import ChatWork, chat_work
 from bench.results import summarise
 from bench.savers import OURS, PEER, Side
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if warning := machine.load():
             print(f"\n{warning}")
         work = chat_work(size.chat_steps)
-        readings, files = _run_rounds(ours, options.only, rounds, size, work, directory)
+        readings, files, skipped = _run_rounds(ours, options.only, rounds, size, work, directory)
     results = summarise(readings)
     print(f"\n{report.console_table(results)}")
     print(f"{rounds} round(s) in {perf_counter() - started:.0f} s")
@@ -41,16 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("a quick run: the targets are meant for the full one")
     docs = options.docs or _default_docs(options)
     if docs is not None:
-        page = report.page(results, facts, size, rounds, work.changed_bytes)
+        page = report.page(results, facts, size, rounds, work.changed_bytes, skipped)
         _write_docs(docs, page, plot.draw(results, files))
     return 0
 
 
 def _run_rounds(
     ours: Side, chosen: Sequence[str], rounds: int, size: Size, work: ChatWork, directory: Path
-) -> tuple[list[Reading], ChatFiles | None]:
-    """All readings, and the chat files of the last round for the curves of the plot."""
+) -> tuple[list[Reading], ChatFiles | None, dict[str, str]]:
+    """All readings, the chat files of the last round for the curves of the plot, and why sections were skipped."""
     readings: list[Reading] = []
+    skipped: dict[str, str] = {}
     files: ChatFiles | None = None
     for number in range(rounds):
         place = directory / f"round-{number}"
@@ -58,13 +59,17 @@ def _run_rounds(
         arena = Arena(ours=ours, peer=PEER, size=size, work=work, directory=place, round_number=number)
         for section in chosen:
             print(f"\n  round {number + 1} of {rounds}: {section}", flush=True)
-            for reading in SECTIONS[section](arena):
-                readings.append(reading)
-                print(report.progress_line(reading), flush=True)
+            try:
+                for reading in SECTIONS[section](arena):
+                    readings.append(reading)
+                    print(report.progress_line(reading), flush=True)
+            except Skipped as reason:
+                skipped[section] = str(reason)
+                print(f"    skipped: {reason}", flush=True)
         if CHAT_SECTIONS & set(chosen):
             files = arena.chat_files
         shutil.rmtree(place)
-    return readings, files
+    return readings, files, skipped
 
 
 def _default_docs(options: argparse.Namespace) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from bench.chat import ChatWork, Played, play
 from bench.checks import check
-from bench.savers import Side, is_wal
+from bench.savers import PEER, Side
 
 T = TypeVar("T")
 
@@ -32,6 +32,10 @@ class Size:
     short_threads: int = 40
     openings: int = 5
     codec_repeats: int = 15
+    history_threads: int = 2_000
+    history_steps: int = 100
+    many_threads: int = 100_000
+    long_thread: int = 10_000
 
 
 QUICK = Size(
@@ -43,7 +47,15 @@ QUICK = Size(
     short_threads=10,
     openings=3,
     codec_repeats=7,
+    history_threads=100,
+    history_steps=50,
+    many_threads=2_000,
+    long_thread=2_000,
 )
+
+
+class Skipped(Exception):
+    """A section that cannot be measured here, and why; the page says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +64,7 @@ class Reading:
 
     key: str
     ours: float
-    peer: float
+    peer: float | None = None  # where ours alone is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +83,9 @@ class Pair(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ChatFile:
-    """The long chat as one saver left it on disk, closed."""
+    """The long chat as one saver left it in its place, closed."""
 
-    path: Path
+    place: Path
     played: Played
     bytes_on_disk: int
 
@@ -100,6 +112,14 @@ class Arena:
     round_number: int
     _numbers: count[int] = field(default_factory=count)
 
+    @property
+    def is_calibration(self) -> bool:
+        return self.ours is PEER
+
+    def between(self, ours: Side, peer: Side) -> Arena:
+        """The same round between other sides; a calibration stays one."""
+        return replace(self, ours=peer if self.is_calibration else ours, peer=peer)
+
     def both(self, measure: Callable[[Entrant], T]) -> Pair[T]:
         """Measure the two sides, one right after the other."""
         entrants = [Entrant("ours", self.ours), Entrant("peer", self.peer)]
@@ -119,7 +139,7 @@ class Arena:
             statistics.median(pair.peer for pair in pairs),
         )
 
-    def new_file(self, entrant: Entrant) -> Path:
+    def new_place(self, entrant: Entrant) -> Path:
         return self.directory / f"{entrant.name}-{next(self._numbers)}.db"
 
     @cached_property
@@ -136,14 +156,9 @@ class Arena:
         return ChatFiles(pair.ours, trusted, pair.peer)
 
     def _write_chat(self, entrant: Entrant, work: ChatWork, *, trust_identity: bool) -> ChatFile:
-        path = self.new_file(entrant)
+        place, side = self.new_place(entrant), entrant.side
         gc.collect()
-        with entrant.side.open_file(path, trust_identity=trust_identity) as saver:
-            played = play(saver, work, size=lambda: size_on_disk(path))
-        check(is_wal(path), f"{entrant.name} does not write ahead")
-        return ChatFile(path, played, size_on_disk(path))
-
-
-def size_on_disk(path: Path) -> int:
-    """The bytes of a database file and of the log beside it."""
-    return sum(part.stat().st_size for part in path.parent.glob(f"{path.name}*"))
+        with side.open(place, trust_identity=trust_identity) as saver:
+            played = play(saver, work, size=side.growth_of(place))
+        check(side.is_durable(place), f"{entrant.name} does not keep what it acknowledges")
+        return ChatFile(place, played, side.bytes_of(place))

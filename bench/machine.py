@@ -15,10 +15,16 @@ PACKAGES = (
     "langgraph",
     "langgraph-checkpoint",
     "langgraph-checkpoint-sqlite",
+    "langgraph-checkpoint-postgres",
+    "langgraph-checkpoint-mysql",
     "langchain-core",
     "pydantic",
     "ormsgpack",
     "aiosqlite",
+    "psycopg",
+    "PyMySQL",
+    "aiomysql",
+    "redis",
 )
 
 

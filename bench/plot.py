@@ -58,7 +58,7 @@ class Curve:
 
 def draw(results: Sequence[Result], files: ChatFiles | None) -> str:
     """The whole drawing; without chat files, the bars alone."""
-    bars = [result for result in results if result.row.unit is not Unit.FACTOR]
+    bars = [result for result in results if result.ratio is not None and result.row.unit is not Unit.FACTOR]
     top = HEADER + (PANEL_HEIGHT if files else 0)
     height = top + 52 + BAR_PITCH * len(bars) + MARGIN + 8
     parts = [
@@ -129,8 +129,8 @@ def _panel(left: float, title: str, curves: list[Curve], unit: Unit, steps: int)
 def _bars(results: Sequence[Result], top: float) -> Iterator[str]:
     """Bars from 1 outwards on a logarithmic axis; a tick where a ratio was to be reached."""
     plot_left, plot_right = MARGIN + LABEL_WIDTH, WIDTH - MARGIN - 70
-    low = math.log10(min([0.4, *(result.ratio for result in results)]))
-    high = math.log10(max([200, *(result.ratio for result in results)]))
+    ratios = [result.ratio or 1.0 for result in results]
+    low, high = math.log10(min([0.4, *ratios])), math.log10(max([200, *ratios]))
     first = top + 52
     bottom = first + BAR_PITCH * len(results)
 
@@ -141,9 +141,9 @@ def _bars(results: Sequence[Result], top: float) -> Iterator[str]:
     for power in range(math.ceil(low), math.floor(high) + 1):
         yield _line(x(10**power), first - 6, x(10**power), bottom, "grid")
         yield _text(x(10**power), first - 10, f"{10.0**power:g} x", "dim small middle")
-    for number, result in enumerate(results):
+    for number, (result, ratio) in enumerate(zip(results, ratios, strict=True)):
         goal = None if result.row.at_least is None else x(result.row.at_least)
-        yield from _bar(result, first + BAR_PITCH * number, x(1), x(result.ratio), goal)
+        yield from _bar(result, first + BAR_PITCH * number, x(1), x(ratio), goal)
     yield _text(MARGIN, bottom + 14, "upright mark: at least · orange: missed · grey: no target", "dim small")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bench.arena import Reading, Size
 from bench.results import Result, ratio_of, show, show_range, show_ratio, show_target, show_verdict
-from bench.targets import CODEC, MEMORY, ROWS, Row
+from bench.targets import CODEC, MEMORY, MYSQL, OURS_ON_POSTGRES, POSTGRES, ROWS, Row
 
 ROW_OF = {row.key: row for row in ROWS}
 
@@ -47,6 +49,36 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "numbers, a list, an Enum, a datetime. Plain data is no slower when it is within 5 %.",
         ("codec",),
     ),
+    (
+        "PostgreSQL",
+        "The same work, each side in databases of its own on one server that was started for it, with the sizes and "
+        "the flushing that it has by default; the peer is langgraph-checkpoint-postgres, on one connection, or on a "
+        "pool of 10 for many at once. Bytes are those of all tables and indexes after `VACUUM`.",
+        ("postgres",),
+    ),
+    (
+        "MySQL and MariaDB",
+        "The same on MariaDB; the peer is langgraph-checkpoint-mysql (PyMySQLSaver, and AIOMySQLSaver on a pool of "
+        "10, where aiomysql 0.3 is given back the function that PyMySQL 1.2 withdrew from it). Bytes are "
+        "`data_length + index_length` after `ANALYZE TABLE`.",
+        ("mysql",),
+    ),
+    (
+        "Redis",
+        "Redis with `appendfsync always`, which flushes before it acknowledges. langgraph-checkpoint-redis needs "
+        "the modules for search and JSON, which the Redis measured here does not have: so the peer in this table is "
+        "Threadline itself on PostgreSQL. Bytes are `MEMORY USAGE` of all keys; the peer's are those of its tables.",
+        ("redis",),
+    ),
+    (
+        "Looking back over a history",
+        "Ours alone, measured in one round: {history_threads:,} threads of {history_steps} small checkpoints "
+        "({history_checkpoints:,} in all), {many_threads:,} threads for `threads(limit=50)`, one thread of "
+        "{long_thread:,} messages for `diff` and `fork`, and the long chat for `prune`. Each figure is that of a new "
+        "saver, which remembers nothing. The key is named by `index_metadata`; the rows looked for are the oldest. "
+        "What a fork adds is the growth of the store on disk over 50 forks.",
+        ("history",),
+    ),
 )
 
 OPENING = """\
@@ -59,6 +91,9 @@ and what is read back is compared with what was put. Figures are medians of {rou
 ratio is taken within each round, and the median of those is shown with its range. Above 1 is
 in our favour. Absolute figures belong to this machine; the ratios are what counts.
 
+Servers are as durable as they are by default: PostgreSQL with `fsync` and `synchronous_commit`, MariaDB with
+`innodb_flush_log_at_trx_commit=1`, Redis with `appendfsync always`.
+
 ![put and file size as a thread grows, and all ratios](benchmarks.svg)
 """
 
@@ -70,9 +105,20 @@ CLOSING = """\
 - `python -m bench --calibrate` puts the peer on both sides: what is not 1.0 there is noise.
 - *Bytes that changed*: each new message, changed file and changed list of todos, counted once, as
   LangGraph's own serializer writes it: {changed_megabytes:.2f} MB in this work.
-- Bytes on disk are those of the closed database file.
+- Bytes on disk are those of the closed database file; on a server, those that the server counts.
+- The servers are started for the run, from the programs that the machine has (PostgreSQL, MariaDB, Redis), and removed
+  after it. A section whose server cannot be started is left out, and says so.
 - The targets live in `bench/targets.py`. One that is missed is shown here as missed.
 """
+
+
+PREFIXES = {
+    MEMORY: "memory: ",
+    CODEC: "codec: ",
+    POSTGRES: "PostgreSQL: ",
+    MYSQL: "MySQL: ",
+    OURS_ON_POSTGRES: "Redis: ",
+}
 
 
 def progress_line(reading: Reading) -> str:
@@ -84,7 +130,7 @@ def progress_line(reading: Reading) -> str:
 
 def short_title(row: Row) -> str:
     """The title, with what tells rows of one title apart."""
-    prefix = {MEMORY: "memory: ", CODEC: "codec: "}.get(row.peer, "")
+    prefix = PREFIXES.get(row.peer or "", "")
     suffix = " (peer: DeltaChannel)" if "delta" in row.key else ""
     return f"{prefix}{row.title}{suffix}".replace("`", "")
 
@@ -99,18 +145,38 @@ def console_table(results: list[Result]) -> str:
     return "\n".join([*lines, "", f"{reached} of {len(judged)} targets reached"])
 
 
-def page(results: list[Result], facts: dict[str, str], size: Size, rounds: int, changed_bytes: int) -> str:
-    """The whole of `docs/benchmarks.md`."""
+def page(
+    results: list[Result],
+    facts: dict[str, str],
+    size: Size,
+    rounds: int,
+    changed_bytes: int,
+    skipped: Mapping[str, str],
+) -> str:
+    """The whole of `docs/benchmarks.md`; `skipped` says of sections why they were not measured."""
     blocks = [OPENING.format(rounds=rounds), _summary(results)]
     for title, text, sections in GROUPS:
         rows = [result for result in results if result.row.section in sections]
-        if rows:
-            told = text.format(chat_steps=size.chat_steps, turns=size.turns)
-            blocks.append(f"## {title}\n\n{told}\n\n{_table(rows)}")
+        reasons = [f"Not measured: {skipped[section]}.\n" for section in sections if section in skipped]
+        if rows or reasons:
+            tables = [_table(rows)] if rows else []
+            blocks.append("\n".join([f"## {title}\n", _told(text, size) + "\n", *reasons, *tables]))
     machine = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
     blocks.append(f"## The machine\n\n| | |\n|---|---|\n{machine}\n")
     blocks.append(CLOSING.format(changed_megabytes=changed_bytes / 1e6))
     return "\n".join(blocks)
+
+
+def _told(text: str, size: Size) -> str:
+    return text.format(
+        chat_steps=size.chat_steps,
+        turns=size.turns,
+        history_threads=size.history_threads,
+        history_steps=size.history_steps,
+        history_checkpoints=size.history_threads * size.history_steps,
+        many_threads=size.many_threads,
+        long_thread=size.long_thread,
+    )
 
 
 def _console_line(result: Result) -> str:
@@ -131,6 +197,8 @@ def _summary(results: list[Result]) -> str:
 
 
 def _table(results: list[Result]) -> str:
+    if all(result.ratio is None for result in results):
+        return _table_of_ours(results)
     lines = ["| | Threadline | peer | ratio (range) | target | reached |", "|---|--:|--:|--:|---|---|"]
     for result in results:
         row = result.row
@@ -140,4 +208,12 @@ def _table(results: list[Result]) -> str:
             f"| {title} | {show(result.ours, row.unit)} | {show(result.peer, row.unit)} "
             f"| {ratio} | {show_target(row)} | {show_verdict(result)} |"
         )
+    return "\n".join(lines) + "\n"
+
+
+def _table_of_ours(results: list[Result]) -> str:
+    lines = ["| | Threadline | target | reached |", "|---|--:|---|---|"]
+    for result in results:
+        row = result.row
+        lines.append(f"| {row.title} | {show(result.ours, row.unit)} | {show_target(row)} | {show_verdict(result)} |")
     return "\n".join(lines) + "\n"

@@ -17,9 +17,9 @@ class Result:
 
     row: Row
     ours: float
-    peer: float
-    ratio: float
-    ratio_range: tuple[float, float]
+    peer: float | None = None
+    ratio: float | None = None
+    ratio_range: tuple[float, float] | None = None
 
     @property
     def reached(self) -> bool | None:
@@ -27,7 +27,7 @@ class Result:
 
     @property
     def aim_reached(self) -> bool:
-        return self.row.aim is not None and self.ratio >= self.row.aim
+        return self.row.aim is not None and self.ratio is not None and self.ratio >= self.row.aim
 
 
 def summarise(readings: Iterable[Reading]) -> list[Result]:
@@ -38,32 +38,40 @@ def summarise(readings: Iterable[Reading]) -> list[Result]:
     return [_result(row, by_key[row.key]) for row in ROWS if row.key in by_key]
 
 
-def ratio_of(row: Row, reading: Reading) -> float:
-    """How many times better ours is: faster, smaller, or more in the same time."""
+def ratio_of(row: Row, reading: Reading) -> float | None:
+    """How many times better ours is: faster, smaller, or more in the same time; None where there is no peer."""
+    if reading.peer is None:
+        return None
     if row.unit.more_is_better:
         return reading.ours / reading.peer
     return reading.peer / reading.ours
 
 
-def show(value: float, unit: Unit) -> str:
+def show(value: float | None, unit: Unit) -> str:
     """A figure in the unit that people would use for it."""
+    if value is None:
+        return "–"
     if unit is Unit.SECONDS:
         if value >= 1:
             return f"{value:.2f} s"
         return f"{_digits(value * 1e3)} ms" if value >= 1e-4 else f"{_digits(value * 1e6)} µs"
     if unit is Unit.BYTES:
-        return f"{_digits(value / 1e6)} MB"
+        return f"{_digits(value / 1e6)} MB" if value >= 1e5 else f"{_digits(value / 1e3)} KB"
     if unit is Unit.PER_SECOND:
         return f"{value:,.0f} ops/s"
+    if unit is Unit.SHARE:
+        return f"{_digits(value * 100)} %"
     return f"{_digits(value)} x"
 
 
-def show_ratio(ratio: float) -> str:
-    return f"{_digits(ratio)} x"
+def show_ratio(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{_digits(ratio)} x"
 
 
 def show_range(result: Result) -> str:
     """The lowest and the highest ratio of the rounds; empty where one shows no more than the other."""
+    if result.ratio_range is None:
+        return ""
     low, high = (_digits(ratio) for ratio in result.ratio_range)
     return "" if low == high else f"({low} – {high})"
 
@@ -83,6 +91,10 @@ def show_bound(row: Row) -> str:
     assert row.at_most is not None
     if row.unit is Unit.SECONDS:
         return f"{row.at_most * 1_000:g} ms"
+    if row.unit is Unit.BYTES:
+        return f"{row.at_most / 1_000:g} KB"
+    if row.unit is Unit.SHARE:
+        return f"{row.at_most * 100:g} %"
     return f"{row.at_most:g} x"
 
 
@@ -95,14 +107,12 @@ def show_verdict(result: Result) -> str:
 
 
 def _result(row: Row, readings: list[Reading]) -> Result:
-    ratios = [ratio_of(row, reading) for reading in readings]
-    return Result(
-        row,
-        median(reading.ours for reading in readings),
-        median(reading.peer for reading in readings),
-        median(ratios),
-        (min(ratios), max(ratios)),
-    )
+    ours = median(reading.ours for reading in readings)
+    peers = [reading.peer for reading in readings if reading.peer is not None]
+    ratios = [ratio for reading in readings if (ratio := ratio_of(row, reading)) is not None]
+    if not ratios:
+        return Result(row, ours)
+    return Result(row, ours, median(peers), median(ratios), (min(ratios), max(ratios)))
 
 
 def _digits(value: float) -> str:

@@ -1,4 +1,7 @@
-"""The sides of a comparison: how each opens a file, a memory saver, a serializer.
+"""The sides of a comparison: how each opens a store, a memory saver, a serializer.
+
+A *place* is where one store lives: the path of a SQLite file. On a server (bench/servers.py) it is the database, or
+the beginning of the keys, that has the path's last part for a name.
 
 `PEER` is LangGraph's own; `OURS` is Threadline; a calibration puts the peer on both sides, where
 every ratio that is not close to 1 is noise of the machine.
@@ -7,7 +10,7 @@ every ratio that is not close to 1 is noise of the machine.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,18 +41,34 @@ class Serializer(Protocol):
 class Side(Protocol):
     """One contestant.
 
-    Each `open_…` gives a new saver, closed at the end. A saver of a file has been used once, on
+    Each `open…` gives a new saver, closed at the end. A saver of a place has been used once, on
     a thread that does not exist: it is connected and set up, and its caches are cold.
     """
 
     opening: str
     """A program that imports, and opens the file named in its first argument as `saver`."""
 
-    def open_file(
-        self, path: Path, *, trust_identity: bool = False, share_decoded: bool = False
+    def open(
+        self, place: Path, *, trust_identity: bool = False, share_decoded: bool = False
     ) -> AbstractContextManager[Saver]: ...
 
-    def open_file_for_tasks(self, path: Path) -> AbstractAsyncContextManager[Saver]: ...
+    def open_for_threads(self, place: Path) -> AbstractContextManager[Saver]:
+        """The saver that many OS threads share."""
+        ...
+
+    def open_for_tasks(self, place: Path) -> AbstractAsyncContextManager[Saver]:
+        """The saver that many tasks share."""
+        ...
+
+    def bytes_of(self, place: Path) -> int:
+        """What a place takes once everybody has left it."""
+        ...
+
+    def growth_of(self, place: Path) -> Callable[[], int] | None:
+        """What a place takes while it is written, where that can be asked without disturbing."""
+        ...
+
+    def is_durable(self, place: Path) -> bool: ...
 
     def open_memory(self) -> AbstractContextManager[Saver]: ...
 
@@ -62,7 +81,26 @@ class UnequalDurability(Exception):
     """The peer's connection is not as durable as ours, so the comparison would mislead."""
 
 
-class Peer:
+class OnFiles:
+    """What both sides have in common where a place is a SQLite file."""
+
+    def bytes_of(self, place: Path) -> int:
+        """The bytes of a database file and of the log beside it."""
+        return sum(part.stat().st_size for part in place.parent.glob(f"{place.name}*"))
+
+    def growth_of(self, place: Path) -> Callable[[], int] | None:
+        return lambda: self.bytes_of(place)
+
+    def is_durable(self, place: Path) -> bool:
+        """Whether the file says of itself that it is written ahead (the mode is kept in its header)."""
+        connection = sqlite3.connect(place)
+        try:
+            return bool(connection.execute(_PRAGMAS[0]).fetchone()[0] == "wal")
+        finally:
+            connection.close()
+
+
+class Peer(OnFiles):
     """LangGraph's SqliteSaver, AsyncSqliteSaver, InMemorySaver and JsonPlusSerializer."""
 
     opening = (
@@ -72,16 +110,19 @@ class Peer:
     )
 
     @contextmanager
-    def open_file(self, path: Path, *, trust_identity: bool = False, share_decoded: bool = False) -> Iterator[Saver]:
+    def open(self, place: Path, *, trust_identity: bool = False, share_decoded: bool = False) -> Iterator[Saver]:
         """The peer knows neither option: it re-encodes and decodes everything, always."""
-        with SqliteSaver.from_conn_string(str(path)) as saver:
+        with SqliteSaver.from_conn_string(str(place)) as saver:
             saver.get_tuple(NO_THREAD)
             _check_durability(*_pragmas(saver.conn))
             yield saver
 
+    def open_for_threads(self, place: Path) -> AbstractContextManager[Saver]:
+        return self.open(place)
+
     @asynccontextmanager
-    async def open_file_for_tasks(self, path: Path) -> AsyncIterator[Saver]:
-        async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+    async def open_for_tasks(self, place: Path) -> AsyncIterator[Saver]:
+        async with AsyncSqliteSaver.from_conn_string(str(place)) as saver:
             await saver.aget_tuple(NO_THREAD)
             modes = [next(iter(await saver.conn.execute_fetchall(p)))[0] for p in _PRAGMAS]
             _check_durability(*modes)
@@ -95,27 +136,37 @@ class Peer:
         return JsonPlusSerializer(allowed_msgpack_modules=types)
 
 
-class Ours:
+class Ours(OnFiles):
     """Threadline. Imported when asked for, so that a calibration runs without it."""
 
     opening = "import sys, threadline\nsaver = threadline.connect(sys.argv[1])\n"
 
+    def connection(self, place: Path) -> dict[str, Any]:
+        """How Threadline is told where a place is."""
+        return {"url": f"sqlite:///{place}"}
+
     @contextmanager
-    def open_file(self, path: Path, *, trust_identity: bool = False, share_decoded: bool = False) -> Iterator[Saver]:
+    def open(
+        self, place: Path, *, trust_identity: bool = False, share_decoded: bool = False, **options: Any
+    ) -> Iterator[Saver]:
         from threadline.langgraph import Checkpointer
 
-        saver = Checkpointer(f"sqlite:///{path}", trust_identity=trust_identity, share_decoded=share_decoded)
+        where = self.connection(place)
+        saver = Checkpointer(**where, trust_identity=trust_identity, share_decoded=share_decoded, **options)
         try:
             saver.get_tuple(NO_THREAD)
             yield saver
         finally:
             saver.close()
 
+    def open_for_threads(self, place: Path) -> AbstractContextManager[Saver]:
+        return self.open(place)
+
     @asynccontextmanager
-    async def open_file_for_tasks(self, path: Path) -> AsyncIterator[Saver]:
+    async def open_for_tasks(self, place: Path) -> AsyncIterator[Saver]:
         from threadline.langgraph import Checkpointer
 
-        async with Checkpointer(f"sqlite:///{path}") as saver:
+        async with Checkpointer(**self.connection(place)) as saver:
             await saver.aget_tuple(NO_THREAD)
             yield saver
 
@@ -139,15 +190,6 @@ OURS: Side = Ours()
 PEER: Side = Peer()
 
 _PRAGMAS = ("PRAGMA journal_mode", "PRAGMA synchronous")
-
-
-def is_wal(path: Path) -> bool:
-    """Whether the file says of itself that it is written ahead (the mode is kept in its header)."""
-    connection = sqlite3.connect(path)
-    try:
-        return bool(connection.execute(_PRAGMAS[0]).fetchone()[0] == "wal")
-    finally:
-        connection.close()
 
 
 def _pragmas(connection: sqlite3.Connection) -> tuple[str, int]:

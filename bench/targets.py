@@ -2,7 +2,8 @@
 
 A target is either a ratio to the peer (`at_least`: so many times faster, smaller or more), or a
 bound on our own figure (`at_most`), or both. `aim` is what we would like beyond it. Rows
-without either are shown for context. All targets are meant for the full run (N = 1,000).
+without either are shown for context. Rows without a peer are about ours alone. All targets are meant
+for the full run (N = 1,000).
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ SQLITE = "langgraph-checkpoint-sqlite"
 DELTA = "langgraph-checkpoint-sqlite, graph with DeltaChannel"
 MEMORY = "InMemorySaver"
 CODEC = "JsonPlusSerializer"
+POSTGRES = "langgraph-checkpoint-postgres"
+MYSQL = "langgraph-checkpoint-mysql"
+OURS_ON_POSTGRES = "Threadline on PostgreSQL"
 
 
 class Unit(Enum):
@@ -21,6 +25,7 @@ class Unit(Enum):
     BYTES = "bytes"
     PER_SECOND = "ops/s"
     FACTOR = "x"
+    SHARE = "%"
 
     @property
     def more_is_better(self) -> bool:
@@ -33,7 +38,7 @@ class Row:
 
     key: str
     title: str
-    peer: str
+    peer: str | None
     unit: Unit = Unit.SECONDS
     at_least: float | None = None
     aim: float | None = None
@@ -60,7 +65,7 @@ def is_reached(row: Row, ours: float, ratio: float | None) -> bool | None:
     return ratio is not None and ratio >= row.at_least * (1 - row.tolerance)
 
 
-ROWS: tuple[Row, ...] = (
+SQLITE_ROWS: tuple[Row, ...] = (
     Row(key="disk.bytes", title="bytes on disk", peer=SQLITE, unit=Unit.BYTES, at_least=150),
     Row(
         key="disk.share",
@@ -173,6 +178,99 @@ ROWS: tuple[Row, ...] = (
         at_least=1,
         tolerance=0.05,
     ),
+)
+
+SERVER_ROWS: tuple[Row, ...] = (
+    Row(key="postgres.bytes", title="bytes of all tables", peer=POSTGRES, unit=Unit.BYTES, at_least=65),
+    Row(key="postgres.put", title="`put`, median of the last 10 %", peer=POSTGRES, at_least=18),
+    Row(
+        key="postgres.put_growth",
+        title="`put`, last 10 % over first 10 %",
+        peer=POSTGRES,
+        unit=Unit.FACTOR,
+        at_most=3.5,
+    ),
+    Row(
+        key="postgres.put_trusted",
+        title="`put` with `trust_identity`, median of the last 10 %",
+        peer=POSTGRES,
+        at_least=40,
+    ),
+    Row(key="postgres.head", title="`get_tuple` of the head, new saver, looked at", peer=POSTGRES, at_least=1.5),
+    Row(key="postgres.ten", title="`list(limit=10)`, looked at", peer=POSTGRES, at_least=2.5),
+    Row(
+        key="postgres.ten_shared",
+        title="`list(limit=10)`, looked at, `share_decoded`",
+        peer=POSTGRES,
+        at_least=15,
+    ),
+    Row(
+        key="postgres.tasks",
+        title="`aput` + `aput_writes`, 64 tasks, pool of 10, 10 KB states",
+        peer=POSTGRES,
+        unit=Unit.PER_SECOND,
+        at_least=2.8,
+    ),
+    Row(
+        key="postgres.threads",
+        title="`put` + `put_writes`, 16 OS threads, pool of 10",
+        peer=POSTGRES,
+        unit=Unit.PER_SECOND,
+        at_least=2,
+    ),
+    Row(key="postgres.turn", title="a real graph, time per turn", peer=POSTGRES, at_least=3),
+    Row(key="postgres.turn_bytes", title="a real graph, bytes of all tables", peer=POSTGRES, unit=Unit.BYTES),
+    Row(key="mysql.bytes", title="bytes of all tables", peer=MYSQL, unit=Unit.BYTES, at_least=50),
+    Row(key="mysql.put", title="`put`, median of the last 10 %", peer=MYSQL, at_least=8),
+    Row(key="mysql.put_growth", title="`put`, last 10 % over first 10 %", peer=MYSQL, unit=Unit.FACTOR),
+    Row(key="mysql.head", title="`get_tuple` of the head, new saver, looked at", peer=MYSQL),
+    Row(
+        key="mysql.tasks",
+        title="`aput` + `aput_writes`, 64 tasks, pool of 10, 10 KB states",
+        peer=MYSQL,
+        unit=Unit.PER_SECOND,
+    ),
+    Row(key="redis.put", title="`put`, median of the last 10 %", peer=OURS_ON_POSTGRES, at_least=1),
+    Row(
+        key="redis.head",
+        title="`get_tuple` of the head, new saver, looked at",
+        peer=OURS_ON_POSTGRES,
+        at_least=1,
+    ),
+    Row(
+        key="redis.share",
+        title="bytes in memory, over the bytes that changed",
+        peer=OURS_ON_POSTGRES,
+        unit=Unit.FACTOR,
+        at_most=3,
+    ),
+)
+
+
+def _history_rows(database: str, name: str) -> tuple[Row, ...]:
+    """The verbs of history on one database."""
+
+    def row(key: str, title: str, at_most: float, unit: Unit = Unit.SECONDS) -> Row:
+        return Row(key=f"history.{database}_{key}", title=f"{name}: {title}", peer=None, unit=unit, at_most=at_most)
+
+    return (
+        row("threads", "`threads()`, all", 0.3),
+        row("log", "`log()` of one thread", 0.3),
+        row("first_threads", "`threads(limit=50)` of very many", 0.05),
+        row("filter", "`list(None, filter=…, limit=10)`, an indexed key, the oldest rows", 0.05),
+        row("filter_none", "`list(None, filter=…, limit=10)`, an indexed key, no such rows", 0.05),
+        row("filter_thread", "`list(thread, filter=…, limit=10)`, an indexed key", 0.05),
+        row("diff", "`diff` of a long thread, 3 messages changed, of its chunks read", 0.01, Unit.SHARE),
+        row("fork", "`fork` of a long thread, bytes added", 10_000, Unit.BYTES),
+        row("prune", "`prune(keep_last=10)` of the long chat", 1),
+    )
+
+
+ROWS: tuple[Row, ...] = (
+    *SQLITE_ROWS,
+    *SERVER_ROWS,
+    *_history_rows("sqlite", "SQLite"),
+    *_history_rows("postgres", "PostgreSQL"),
 )
 
 SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(row.section for row in ROWS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from bench.arena import Arena, Reading
-from bench.sections import codec, concurrency, graph, longchat, memory, opening
+from bench.sections import codec, concurrency, graph, history, longchat, memory, opening, servers
 
 Section = Callable[[Arena], Iterator[Reading]]
 
@@ -20,6 +20,10 @@ SECTIONS: dict[str, Section] = {
     "open": opening.imports,
     "memory": memory.memory,
     "codec": codec.codec,
+    "postgres": servers.postgres,
+    "mysql": servers.mysql,
+    "redis": servers.redis,
+    "history": history.history,
 }
 
 __all__ = ["SECTIONS", "Section"]

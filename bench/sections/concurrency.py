@@ -1,4 +1,4 @@
-"""Many threads of conversation at once on one file: 64 tasks of one loop, then 16 OS threads.
+"""Many threads of conversation at once in one store: 64 tasks of one loop, then 16 OS threads.
 
 Each has a thread_id of its own and a state of 10 KB: a window of 7 messages, of which every step
 drops the oldest and adds one, as a trimmed chat does. A step is one put and one put of writes;
@@ -47,9 +47,9 @@ def tasks(arena: Arena) -> Iterator[Reading]:
     talks = _talks(TASK_COUNT, arena.size.task_steps)
 
     def rate(entrant: Entrant) -> float:
-        path = arena.new_file(entrant)
-        seconds = asyncio.run(_talk_in_tasks(entrant.side, path, talks))
-        _check_stored(entrant.side, path, talks)
+        place = arena.new_place(entrant)
+        seconds = asyncio.run(_talk_in_tasks(entrant.side, place, talks))
+        _check_stored(entrant.side, place, talks)
         return _operations(talks) / seconds
 
     pair = arena.medians(REPEATS, rate)
@@ -60,10 +60,10 @@ def threads(arena: Arena) -> Iterator[Reading]:
     talks = _talks(OS_THREAD_COUNT, arena.size.thread_steps)
 
     def rate(entrant: Entrant) -> float:
-        path = arena.new_file(entrant)
-        with entrant.side.open_file(path) as saver:
+        place = arena.new_place(entrant)
+        with entrant.side.open_for_threads(place) as saver:
             seconds = _talk_in_os_threads(saver, talks)
-        _check_stored(entrant.side, path, talks)
+        _check_stored(entrant.side, place, talks)
         return _operations(talks) / seconds
 
     pair = arena.medians(REPEATS, rate)
@@ -84,8 +84,8 @@ def _operations(talks: list[Talk]) -> int:
     return sum(len(talk.windows) for talk in talks) * OPERATIONS_PER_STEP
 
 
-async def _talk_in_tasks(side: Side, path: Path, talks: list[Talk]) -> float:
-    async with side.open_file_for_tasks(path) as saver:
+async def _talk_in_tasks(side: Side, place: Path, talks: list[Talk]) -> float:
+    async with side.open_for_tasks(place) as saver:
         start = perf_counter()
         await asyncio.gather(*(_talk_async(saver, talk) for talk in talks))
         return perf_counter() - start
@@ -129,9 +129,9 @@ def _task_id(number: int) -> str:
     return f"task-{number:06}"
 
 
-def _check_stored(side: Side, path: Path, talks: list[Talk]) -> None:
-    """Read the head of every thread, with its pending write, from the reopened file."""
-    with side.open_file(path) as saver:
+def _check_stored(side: Side, place: Path, talks: list[Talk]) -> None:
+    """Read the head of every thread, with its pending write, from the reopened place."""
+    with side.open(place) as saver:
         for talk in talks:
             found = saver.get_tuple(talk.config)
             check(found is not None, f"{talk.thread_id} is gone")

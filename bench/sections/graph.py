@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
-from bench.arena import Arena, Entrant, Reading, size_on_disk
+from bench.arena import Arena, Entrant, Reading
 from bench.chat import CONTENT_LENGTH, FILE_COUNT, FILE_LENGTH
 from bench.checks import check, check_equal
 from bench.savers import Saver, Side
@@ -73,17 +73,13 @@ class Run:
 
 
 def turns(arena: Arena) -> Iterator[Reading]:
+    """The graph on both sides, and on the peer as LangGraph would have it made smaller."""
     script = _write_script(arena.size.turns)
 
-    def run(entrant: Entrant) -> Run:
-        return _run(entrant.side, arena.new_file(entrant), script, State)
-
     def run_delta() -> Run:
-        return _run(arena.peer, arena.new_file(Entrant("delta", arena.peer)), script, DeltaState)
+        return _run(arena.peer, arena.new_place(Entrant("delta", arena.peer)), script, DeltaState)
 
-    _run(arena.peer, arena.new_file(Entrant("warm", arena.peer)), _write_script(2), State)
-    pairs = [arena.both(run) for _ in range(REPEATS)]
-    ours, peer = _median([pair.ours for pair in pairs]), _median([pair.peer for pair in pairs])
+    ours, peer = _run_both(arena, script)
     yield Reading("graph.turn", ours.seconds_per_turn, peer.seconds_per_turn)
     yield Reading("graph.bytes", ours.bytes_on_disk, peer.bytes_on_disk)
     if DeltaChannel is not None:
@@ -92,12 +88,28 @@ def turns(arena: Arena) -> Iterator[Reading]:
         yield Reading("graph.delta_bytes", ours.bytes_on_disk, delta.bytes_on_disk)
 
 
+def plain_turns(arena: Arena) -> Iterator[Reading]:
+    """The graph on both sides, and nothing else."""
+    ours, peer = _run_both(arena, _write_script(arena.size.turns))
+    yield Reading("graph.turn", ours.seconds_per_turn, peer.seconds_per_turn)
+    yield Reading("graph.bytes", ours.bytes_on_disk, peer.bytes_on_disk)
+
+
+def _run_both(arena: Arena, script: Script) -> tuple[Run, Run]:
+    def run(entrant: Entrant) -> Run:
+        return _run(entrant.side, arena.new_place(entrant), script, State)
+
+    _run(arena.peer, arena.new_place(Entrant("warm", arena.peer)), _write_script(2), State)
+    pairs = [arena.both(run) for _ in range(REPEATS)]
+    return _median([pair.ours for pair in pairs]), _median([pair.peer for pair in pairs])
+
+
 def _median(runs: list[Run]) -> Run:
     return sorted(runs, key=lambda run: run.seconds_per_turn)[len(runs) // 2]
 
 
-def _run(side: Side, path: Path, script: Script, schema: type[Any]) -> Run:
-    with side.open_file(path) as saver:
+def _run(side: Side, place: Path, script: Script, schema: type[Any]) -> Run:
+    with side.open(place) as saver:
         graph = _compile(saver, script, schema)
         start = perf_counter()
         for first in range(0, len(script.messages), MESSAGES_PER_TURN):
@@ -106,8 +118,8 @@ def _run(side: Side, path: Path, script: Script, schema: type[Any]) -> Run:
                 opening["files"] = script.files
             graph.invoke(opening, CONFIG)
         seconds = perf_counter() - start
-    _check_stored(side, path, script, schema)
-    return Run(seconds * MESSAGES_PER_TURN / len(script.messages), size_on_disk(path))
+    _check_stored(side, place, script, schema)
+    return Run(seconds * MESSAGES_PER_TURN / len(script.messages), side.bytes_of(place))
 
 
 def _compile(saver: Saver, script: Script, schema: type[Any]) -> Any:
@@ -135,13 +147,13 @@ def _compile(saver: Saver, script: Script, schema: type[Any]) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-def _check_stored(side: Side, path: Path, script: Script, schema: type[Any]) -> None:
+def _check_stored(side: Side, place: Path, script: Script, schema: type[Any]) -> None:
     files = dict(script.files)
     for edit in script.edits:
         files |= edit
     todos = [f"step {len(script.messages) - 1}"]
     expected = {"messages": script.messages, "files": files, "todos": todos}
-    with side.open_file(path) as saver:
+    with side.open(place) as saver:
         snapshot = _compile(saver, script, schema).get_state(CONFIG)
     check_equal(snapshot.values, expected, "the state of the graph")
     check(snapshot.next == (), "the graph has not ended")

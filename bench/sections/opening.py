@@ -27,7 +27,7 @@ def imports(arena: Arena) -> Iterator[Reading]:
 
     def open_in_new_process(entrant: Entrant) -> float:
         program = PROGRAM.format(opening=entrant.side.opening, config=NO_THREAD)
-        command = [sys.executable, "-c", program, str(arena.new_file(entrant))]
+        command = [sys.executable, "-c", program, str(arena.new_place(entrant))]
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
         return float(done.stdout)
 
