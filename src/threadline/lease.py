@@ -8,6 +8,7 @@ loop. When the holder dies it runs out by itself.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -31,7 +32,10 @@ class Lease:
     """A lease on one thread. Entering waits until it is free; leaving gives it back."""
 
     def __init__(self, engine: Engine, tools: Tools, thread_id: str, ttl: float, wait: float | None) -> None:
-        if ttl <= 0:
+        for name, seconds in (("ttl", ttl), ("wait", wait)):
+            if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float))):
+                raise InvalidRequest(f"{name} is a number of seconds, not {type(seconds).__name__}")
+        if not (ttl > 0 and math.isfinite(ttl)):
             raise InvalidRequest("ttl is a number of seconds above 0")
         self.thread_id = thread_id
         self.ttl = ttl
@@ -45,6 +49,7 @@ class Lease:
         self._task: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Lease:
+        self._begin()
         deadline = self._deadline()
         while not self._took(self._engine.run(self._taking())):
             self._give_up_after(deadline)
@@ -62,6 +67,7 @@ class Lease:
     async def __aenter__(self) -> Lease:
         import asyncio
 
+        self._begin()
         deadline = self._deadline()
         while not self._took(await self._engine.arun(self._taking())):
             self._give_up_after(deadline)
@@ -73,6 +79,11 @@ class Lease:
         assert self._task is not None
         self._task.cancel()
         await self._engine.arun(self._releasing())
+
+    def _begin(self) -> None:
+        if self._token is not None:
+            raise InvalidRequest("this lease is held already: make another one with saver.lock()")
+        self.is_lost = False
 
     def _took(self, token: bytes | None) -> bool:
         if token is not None:

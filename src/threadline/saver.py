@@ -18,7 +18,7 @@ from .core import copies, history, retention, survey
 from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
 from .core.documents import log_damage
 from .core.reading import Read, read_one, to_tuple
-from .core.requests import place_of, plain_text, text_id, text_ids
+from .core.requests import Place, place_of, plain_text, text_id, text_ids
 from .core.tools import Tools
 from .errors import Corrupt, InvalidRequest, NotAllowed
 from .lease import Lease
@@ -79,11 +79,11 @@ class Saver(Upkeep):
     def get_tuple(self, config: Any) -> Any:
         """The checkpoint a config names, or the newest of its thread, decoded; None when there is none."""
         place = place_of(config)
-        return self._decoded(self._engine.run(lambda backend: read_one(backend, self._tools, place)))
+        return self._noted(place, self._engine.run(lambda backend: read_one(backend, self._tools, place)))
 
     async def aget_tuple(self, config: Any) -> Any:
         place = place_of(config)
-        return self._decoded(await self._engine.arun(lambda backend: read_one(backend, self._tools, place)))
+        return self._noted(place, await self._engine.arun(lambda backend: read_one(backend, self._tools, place)))
 
     def get(self, config: Any) -> Any:
         """The checkpoint itself, without its surroundings."""
@@ -257,7 +257,11 @@ class Saver(Upkeep):
             prepared.append(one)
         return prepared
 
-    def _decoded(self, read: Read | None) -> Any:
+    def _noted(self, place: Place, read: Read | None) -> Any:
+        """A checkpoint decoded; under fencing, noted as read by a run: as the newest, or by its id."""
+        if self._tools.fencing:
+            newest = place._replace(checkpoint_id=read.found.row.id if read is not None else None)
+            self._tools.note_head(newest, is_head=place.checkpoint_id is None)
         return None if read is None else to_tuple(self._tools, read, lazy=False, make=self._tuple_type)
 
     def _pages(self, searched: history.Search) -> Iterator[Any]:

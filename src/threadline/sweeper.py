@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .core.policy import Policy, seconds_of
-from .errors import InvalidRequest, ThreadlineError
+from .errors import InvalidRequest
 
 if TYPE_CHECKING:
     from .upkeep import Upkeep
@@ -67,7 +67,7 @@ class Sweeper:
         while True:
             try:
                 self._saver.sweep(self._policy)
-            except ThreadlineError as error:
+            except Exception as error:  # whatever it is, the next turn comes
                 log.error("the sweep failed and is tried again in %.0f s: %s", self.every_seconds, error)
             if self._stop.wait(self.every_seconds):
                 return
@@ -76,6 +76,6 @@ class Sweeper:
         while True:
             try:
                 await self._saver.asweep(self._policy)
-            except ThreadlineError as error:
+            except Exception as error:  # whatever it is, the next turn comes
                 log.error("the sweep failed and is tried again in %.0f s: %s", self.every_seconds, error)
             await asyncio.sleep(self.every_seconds)

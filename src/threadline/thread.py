@@ -19,7 +19,7 @@ from .core.history import ChannelVersion, channel_versions
 from .core.places import At, find, resolve
 from .core.policies import Plan
 from .core.policy import Policy, seconds_of
-from .core.requests import Place, plain_text, text_id
+from .core.requests import Place, check_limit, place_of, plain_text, text_id
 from .core.states import Point, State, read_state
 from .core.survey import ThreadInfo, describe
 from .core.timeline import Log, read_log
@@ -243,8 +243,10 @@ class Thread:
         return lambda backend: writes_at(backend, self._tools, self.thread_id, at, namespace)
 
     def _versions(self, channel: str, limit: int | None, namespace: str) -> Operation[list[ChannelVersion]]:
+        check_limit(limit)
         if limit is not None and limit < 1:
             raise InvalidRequest(f"limit is at least 1, not {limit}")
+        plain_text(channel, "channel")
         place = Place(self.thread_id, namespace, None)
         return lambda backend: channel_versions(backend, self._tools, place, channel, limit)
 
@@ -291,11 +293,12 @@ class Thread:
             return await find(backend, other.thread_id, None)
         config = getattr(other, "config", other)
         if isinstance(config, Mapping):
-            named = config.get("configurable", {}).get("thread_id", self.thread_id)
-            return await find(backend, text_id(named, "thread_id"), config)
+            return await find(backend, place_of(config).thread_id, config)
         return await find(backend, self.thread_id, other)
 
     def _prune(self, policy: Policy | None, rules: dict[str, Any], dry_run: bool, progress: Any) -> Operation[Plan]:
+        if policy is not None and (rules or not isinstance(policy, Policy)):
+            raise InvalidRequest("prune takes a Policy, or rules such as keep_last=10, and not both")
         try:
             wanted = policy or Policy(**rules)
         except TypeError:

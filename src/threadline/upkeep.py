@@ -12,7 +12,7 @@ from .core.audit import Totals, writes_by_task
 from .core.damage import Damage, Report
 from .core.health import Health, Stats, failed_probe, probe, take_stats
 from .core.policy import Policy
-from .core.requests import text_ids
+from .core.requests import plain_text, text_ids
 from .core.sweeping import Progress, Swept, collect_all, sweep
 from .core.tools import Tools
 from .errors import InvalidRequest, ThreadlineError
@@ -198,8 +198,11 @@ class Upkeep:
     def _sweeping(
         self, policy: Policy | None, prefix: str, dry_run: bool, progress: Progress | None
     ) -> Operation[Swept]:
+        if policy is not None and not isinstance(policy, Policy):
+            raise InvalidRequest(f"sweep takes a Policy, not {type(policy).__name__}")
+        checked = plain_text(prefix, "prefix")
         return lambda backend: sweep(
-            backend, self._tools, policy, time.time(), prefix=prefix, dry_run=dry_run, progress=progress
+            backend, self._tools, policy, time.time(), prefix=checked, dry_run=dry_run, progress=progress
         )
 
     def _totalling(self, thread_id: str | None, prefix: str, since: float | None) -> Operation[Totals]:

@@ -50,6 +50,8 @@ class WithinLayer:
     def __init__(self, inner: Backend, prefix: str) -> None:
         self._inner = inner
         self._prefix = prefix
+        # What this is a part of, for questions about the store itself.
+        self.whole: Backend = getattr(inner, "whole", inner) if isinstance(inner, WithinLayer) else inner
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_THE_WHOLE_STORE:

@@ -43,7 +43,7 @@ async def questions(backend: Backend, tools: Tools, thread_id: str) -> list[Ques
     await living(backend, thread_id)
     newest: dict[str, CheckpointKey] = {}
     rows = {}
-    for found in await thread_rows(backend, thread_id):
+    for found in await thread_rows(backend, thread_id, tools=tools):
         key = CheckpointKey(found.row.namespace, found.row.id)
         if key.namespace not in newest:
             newest[key.namespace] = key
@@ -52,8 +52,9 @@ async def questions(backend: Backend, tools: Tools, thread_id: str) -> list[Ques
     waiting: dict[str, Question] = {}
     for namespace, key in sorted(newest.items(), key=lambda item: len(item[0])):
         if namespace:
-            parents = read_metadata(rows[key], tools.codec, tools.envelope).get("parents") or {}
-            if head is None or parents.get("", head.id) != head.id:
+            parents = read_metadata(rows[key], tools.codec, tools.envelope).get("parents")
+            above = parents.get("") if isinstance(parents, Mapping) else None
+            if head is None or (above or head.id) != head.id:
                 continue  # left over from an earlier step
         for question in await _asked(backend, tools, thread_id, key):
             seen = waiting.get(question.id)  # the deepest namespace is where it was raised

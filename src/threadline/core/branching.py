@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends.port import Applied, Backend, Change, CheckpointKey, CheckpointRow, Found, WriteRow
-from ..errors import Conflict, InvalidRequest, NotFound, Unavailable
+from ..errors import Conflict, InvalidRequest, Unavailable
 from ..ids import id_after
 from .copies import resealed, resealed_write
 from .documents import checkpoint_place, place_of_row, read_metadata, searchable
-from .pages import thread_rows
+from .pages import learn_keys_of, thread_rows
 from .places import At, find, resolve
-from .retention import History, history_of, remove, with_chains
+from .retention import History, history_from, history_of, remove, with_chains
 from .timeline import heads_of
 from .tools import Tools
 from .words import living, tags_of
@@ -32,6 +32,7 @@ async def fork(backend: Backend, tools: Tools, thread_id: str, at: At, namespace
     await tools.open(backend)
     for _ in range(_TRIES):
         target = await find(backend, thread_id, at, namespace)
+        await learn_keys_of(backend, tools, [target])
         newest = await backend.find(thread_id, target.row.namespace, None, with_writes=False)
         assert newest is not None
         new_id = id_after(newest.row.id)
@@ -61,6 +62,8 @@ async def fork_to(
     for _ in range(_TRIES):
         target = await find(backend, thread_id, at, namespace)
         needed = await _needed(backend, tools, target)
+        if needed is None:
+            continue  # the target was deleted or replaced meanwhile
         rows: list[CheckpointRow] = []
         writes: list[WriteRow] = []
         for found in needed:
@@ -137,17 +140,18 @@ def _forked(tools: Tools, found: Found, thread_id: str, new_id: str, now: float)
     )
 
 
-async def _needed(backend: Backend, tools: Tools, target: Found) -> list[Found]:
+async def _needed(backend: Backend, tools: Tools, target: Found) -> list[Found] | None:
     """The target with its unsettled writes, what it is replayed from, and the subgraphs that run below it."""
     thread_id, key = target.thread_id, CheckpointKey(target.row.namespace, target.row.id)
-    history = await history_of(backend, tools, thread_id)
-    if key not in history:
-        raise NotFound(f"thread {thread_id!r}: {key.id} was deleted while it was forked")
+    every = await thread_rows(backend, thread_id, with_writes=True, tools=tools)
+    if all(found.row != target.row for found in every):
+        return None
+    history = history_from(tools, every)
     below = {one for one, step in history.items() if step.parents.get(key.namespace) == key.id}
     wanted = with_chains(history, {key, *below})
     is_settled = any(step.parent == key and step.source == "loop" for step in history.values())
     rows = []
-    for found in await thread_rows(backend, thread_id, with_writes=True):
+    for found in every:
         one = CheckpointKey(found.row.namespace, found.row.id)
         if one in wanted:
             drops = one == key and is_settled

@@ -121,6 +121,8 @@ def prepare_put(
     check_new_versions(new_versions)
     stamp = tools.stamps.get(place.thread_id)
     put = PreparedPut(place, stamp, checkpoint_id=text_id(checkpoint["id"], "the checkpoint's id"))
+    if place.checkpoint_id == put.checkpoint_id:
+        raise InvalidRequest(f"checkpoint {put.checkpoint_id} cannot be its own parent: the config names it")
     put.drafted = draft(checkpoint, get_checkpoint_metadata(config, metadata), tools.codec)
     _find_parent(tools, put, siblings or {})
     versions = dict(checkpoint["channel_versions"])

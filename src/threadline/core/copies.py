@@ -28,7 +28,7 @@ async def copy_thread(backend: Backend, tools: Tools, source: str, target: str, 
         change = Change(thread_id=target, now=now, stamp=(origin.pool, origin.epoch), joins=source)
         checkpoints: list[CheckpointRow] = []
         writes: list[WriteRow] = []
-        for found in await thread_rows(backend, source, with_writes=True):
+        for found in await thread_rows(backend, source, with_writes=True, tools=tools):
             checkpoints.append(resealed(tools, found, target))
             writes.extend(resealed_write(tools, write, source, target) for write in found.writes)
         change.checkpoints, change.writes = checkpoints, writes

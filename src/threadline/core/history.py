@@ -15,6 +15,7 @@ from ..model import DeltaChannelHistory, PendingWrite
 from ..versions import Version
 from .documents import log_damage, read_document, read_metadata
 from .filters import check_filter, database_hints, matches
+from .pages import learn_keys_of
 from .reading import Read, Rows, _write_ref, read_page, value_of
 from .requests import Place, before_of, check_limit, place_of
 from .tools import Tools
@@ -118,6 +119,7 @@ async def channel_versions(
     roots: dict[Any, tuple[Ref, str]] = {}
     while True:
         page = await backend.page(query)
+        await learn_keys_of(backend, tools, page)
         for found in page:
             document = read_document(found, tools.codec, tools.envelope)
             version = document.roots.versions.get(channel)
@@ -171,10 +173,15 @@ async def delta_history(
     collected: dict[str, list[tuple[Found, Any, Ref]]] = {channel: [] for channel in channels}
     seeds: dict[str, tuple[Found, Ref]] = {}
     current = target.row.parent if target is not None else None
+    seen: set[str] = set()
     while current is not None and len(seeds) < len(collected):
         chain = await backend.chain(place.thread_id, place.namespace, current, _CHAIN_PAGE)
+        await learn_keys_of(backend, tools, chain)
         await tools.learn_keys(backend, [write.form for found in chain for write in found.writes])
         for found in chain:
+            if found.row.id in seen:
+                raise Corrupt(f"thread {place.thread_id!r}: checkpoint {found.row.id} is its own ancestor")
+            seen.add(found.row.id)
             document = read_document(found, tools.codec, tools.envelope)
             for write in reversed(found.writes):
                 if write.channel in collected and write.channel not in seeds:

@@ -20,8 +20,10 @@ from ..model import is_engine_channel
 from ..versions import next_version, sort_key
 from .checkpoints import prepare_put, put_all
 from .documents import read_metadata
+from .pages import learn_keys_of
 from .reading import Read, read_one, value_of
 from .requests import Place
+from .retention import DELTA_COUNTERS
 from .timeline import config_of
 from .tools import Tools
 
@@ -70,6 +72,7 @@ async def _merge_one(
             conflicts.append(name)
         elif chosen is not _ABSENT:
             values[name] = chosen
+    conflicts += _lost_deltas(tools, base, ours, theirs, strategy)
     if conflicts:
         raise MergeConflict(
             f"both sides changed {', '.join(sorted(conflicts))} since {base.found.row.id}: "
@@ -83,6 +86,25 @@ def _taken(refs: Sequence[Mapping[str, Ref]]) -> list[str]:
     base, our, their = refs
     names = [name for name in {**our, **their} if not is_engine_channel(name)]
     return [name for name in names if their.get(name) != base.get(name) and their.get(name) != our.get(name)]
+
+
+def _lost_deltas(tools: Tools, base: Read, ours: Read, theirs: Read, strategy: Strategy) -> list[str]:
+    """Delta channels that their side wrote to: such values are replayed from writes, and cannot be merged."""
+    deltas: set[str] = set()
+    for side in (ours, theirs):
+        counted = read_metadata(side.found, tools.codec, tools.envelope).get(DELTA_COUNTERS)
+        deltas.update(counted if isinstance(counted, Mapping) else ())
+    before, after = base.document.roots.versions, theirs.document.roots.versions
+    changed = [
+        name for name in deltas if name not in theirs.document.roots.refs and after.get(name) != before.get(name)
+    ]
+    pending = [write.channel for write, _ in ours.writes if write.channel in deltas]
+    if pending:
+        raise InvalidRequest(
+            f"the head has pending writes of the delta channel {pending[0]!r}: let its run finish before merging"
+        )
+    wanted = strategy if isinstance(strategy, Mapping) else dict.fromkeys(changed, strategy)
+    return [name for name in changed if wanted.get(name) != "ours"]
 
 
 def _choose(
@@ -185,7 +207,7 @@ async def _put(
     }
     origin = {"thread_id": theirs.found.thread_id, "checkpoint_id": theirs.found.row.id}
     described = {
-        **{key: metadata[key] for key in ("parents",) if key in metadata},
+        **{key: metadata[key] for key in ("parents", DELTA_COUNTERS) if key in metadata},
         "source": "update",
         "step": (metadata.get("step") or 0) + 1,
         "merged_from": [origin],
@@ -239,6 +261,7 @@ async def _ancestry(backend: Backend, tools: Tools, found: Found) -> Any:
     while current is not None and current not in seen:
         thread_id, checkpoint_id = current
         chain = await backend.chain(thread_id, found.row.namespace, checkpoint_id, _CHAIN)
+        await learn_keys_of(backend, tools, chain)
         current = None
         for one in chain:
             seen.add((thread_id, one.row.id))
@@ -260,16 +283,23 @@ async def _ancestry(backend: Backend, tools: Tools, found: Found) -> Any:
 def _origin(tools: Tools, found: Found) -> tuple[str, str] | None:
     if found.row.source != "fork":
         return None
-    origin = read_metadata(found, tools.codec, tools.envelope).get("forked_from")
-    return (origin["thread_id"], origin["checkpoint_id"]) if isinstance(origin, dict) else None
+    return _named(read_metadata(found, tools.codec, tools.envelope).get("forked_from"))
 
 
 def _merged(tools: Tools, found: Found) -> list[tuple[str, str]]:
     """What was merged into a checkpoint: it comes from there too."""
     if found.row.source != "update":
         return []
-    named = read_metadata(found, tools.codec, tools.envelope).get("merged_from") or ()
-    return [(one["thread_id"], one["checkpoint_id"]) for one in named if isinstance(one, dict)]
+    named = read_metadata(found, tools.codec, tools.envelope).get("merged_from")
+    places = [_named(one) for one in named] if isinstance(named, (list, tuple)) else []
+    return [place for place in places if place is not None]
+
+
+def _named(origin: Any) -> tuple[str, str] | None:
+    if not isinstance(origin, dict):
+        return None
+    place = (origin.get("thread_id"), origin.get("checkpoint_id"))
+    return place if all(isinstance(part, str) for part in place) else None  # type: ignore[return-value]
 
 
 def _check(strategy: Strategy) -> None:

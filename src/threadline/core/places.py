@@ -22,8 +22,7 @@ __all__ = ["At", "find", "resolve"]
 
 # How callers name a place: see the head of this file.
 At = Any
-_BACK = re.compile(r"(?P<from>.*?)~(?P<steps>\d*)", re.DOTALL)
-_STEP = re.compile(r"step:(-?\d+)")
+_STEP = re.compile(r"step:(-?[0-9]{1,18})")
 _LAST_TEXT = "\U0010ffff"
 
 
@@ -48,15 +47,19 @@ async def resolve(backend: Backend, thread_id: str, at: At, namespace: str = "")
     if isinstance(at, bool):
         raise InvalidRequest("a place is an id, a tag, 'head', a step, a time or a config")
     if isinstance(at, int):
+        if abs(at) >= 2**62:
+            raise NotFound(f"thread {thread_id!r} has no checkpoint of step {at:.3e}")
         return await _at_step(backend, thread_id, at, namespace)
     if isinstance(at, datetime):
         return await _at_time(backend, thread_id, at, namespace)
     if not isinstance(at, str) or not at:
         raise InvalidRequest(f"a place is an id, a tag, 'head', a step, a time or a config, not {type(at).__name__}")
-    back = _BACK.fullmatch(at)
-    if back is not None:
-        start = await resolve(backend, thread_id, back["from"] or "head", namespace)
-        return await _parent(backend, thread_id, start, int(back["steps"] or 1))
+    name, *steps = at.split("~")
+    if steps:
+        if not all(step.isascii() and (step.isdigit() or not step) and len(step) < 10 for step in steps):
+            raise InvalidRequest(f"{at[:60]!r} is no place: ~ is followed by a number of checkpoints to go back")
+        start = await resolve(backend, thread_id, name or "head", namespace)
+        return await _parent(backend, thread_id, start, sum(int(step or 1) for step in steps))
     return await _named(backend, thread_id, plain_text(at, "the place"), namespace)
 
 
@@ -139,7 +142,10 @@ async def _at_step(backend: Backend, thread_id: str, step: int, namespace: str) 
 
 
 async def _at_time(backend: Backend, thread_id: str, moment: datetime, namespace: str) -> CheckpointKey:
-    until = moment.timestamp()  # without a time zone it is local time
+    try:
+        until = moment.timestamp()  # without a time zone it is local time
+    except (ValueError, OverflowError, OSError):
+        raise NotFound(f"thread {thread_id!r} has no checkpoint made until {moment.isoformat()}") from None
     query = Query(thread_id=thread_id, namespace=namespace, limit=64, with_writes=False)
     async for found in each_found(backend, query):
         if found.row.created <= until:

@@ -102,7 +102,9 @@ def _below(history: History, kept: set[CheckpointKey]) -> set[CheckpointKey]:
     for key, step in history.items():
         if key.namespace == "":
             continue
-        if step.parents:
+        if step.is_unreadable:
+            found.add(key)
+        elif step.parents:
             if any(place in ids for place in step.parents.items()):
                 found.add(key)
         elif key.namespace not in newest or key.id > newest[key.namespace].id:

@@ -49,9 +49,6 @@ async def read_one(backend: Backend, tools: Tools, place: Place) -> Read | None:
     await tools.open(backend)
     for _ in range(_RETRIES):
         found = await backend.find(*place)
-        if tools.fencing:
-            newest = place._replace(checkpoint_id=found.row.id if found is not None else None)
-            tools.note_head(newest, is_head=place.checkpoint_id is None)
         if found is None:
             return None
         read = (await _complete(backend, tools, [found], strict=True))[0]

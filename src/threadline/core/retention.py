@@ -21,12 +21,14 @@ from .requests import Place
 from .tools import Tools
 
 __all__ = [
+    "DELTA_COUNTERS",
     "History",
     "Step",
     "collect_pool",
     "delete_checkpoint",
     "delete_runs",
     "delete_thread",
+    "history_from",
     "history_of",
     "keep_latest",
     "prune",
@@ -36,7 +38,7 @@ __all__ = [
 
 _PAGE = 256
 _BATCH = 500
-_DELTA_COUNTERS = "counters_since_delta_snapshot"
+DELTA_COUNTERS = "counters_since_delta_snapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Step:
     created: float
     # For a subgraph's checkpoint: the checkpoints of the graphs above, by namespace.
     parents: Mapping[str, str]
+    # It cannot be read here (damaged, or of types that are not allowed): what it needs is not known.
+    is_unreadable: bool = False
 
 
 History = dict[CheckpointKey, Step]
@@ -72,12 +76,14 @@ def with_chains(history: History, kept: Iterable[CheckpointKey]) -> set[Checkpoi
     needed: set[CheckpointKey] = set()
     for key in kept:
         needed.add(key)
-        missing = set(history[key].replays)
-        ancestor = history[key].parent
-        while missing and ancestor is not None and ancestor in history:
-            needed.add(ancestor)
+        step = history[key]
+        missing, ancestor, seen = set(step.replays), step.parent, {key}
+        # What cannot be read may need everything before it.
+        while (missing or step.is_unreadable) and ancestor in history and ancestor not in seen:
+            seen.add(ancestor)
             missing -= history[ancestor].holds
             ancestor = history[ancestor].parent
+        needed |= seen
     return needed
 
 
@@ -191,20 +197,30 @@ async def _has_mates(backend: Backend, pool: int) -> bool:
 
 async def history_of(backend: Backend, tools: Tools, thread_id: str) -> History:
     """All checkpoints of a thread, as far as retention needs to know them."""
-    steps = [_step(tools, found) for found in await thread_rows(backend, thread_id)]
-    return {step.key: step for step in steps}
+    return history_from(tools, await thread_rows(backend, thread_id, tools=tools))
+
+
+def history_from(tools: Tools, rows: Iterable[Found]) -> History:
+    """The same of rows that were read already."""
+    return {step.key: step for step in (_step(tools, found) for found in rows)}
 
 
 def _step(tools: Tools, found: Found) -> Step:
     row = found.row
     metadata: dict[str, Any] = {}
     holds: frozenset[str] = frozenset()
+    is_unreadable = False
     try:
         metadata = read_metadata(found, tools.codec, tools.envelope)
         holds = frozenset(read_document(found, tools.codec, tools.envelope).roots.refs)
     except (Corrupt, NotAllowed):
+        is_unreadable = True
         metadata = metadata or {"run_id": row.run_id}  # a damaged checkpoint can still be deleted
-    deltas = metadata.get(_DELTA_COUNTERS) or {}
+    deltas = metadata.get(DELTA_COUNTERS) or {}
+    if not isinstance(deltas, Mapping):
+        deltas, is_unreadable = {}, True
+    parents = metadata.get("parents")
+    above = parents if isinstance(parents, Mapping) else {}
     return Step(
         key=CheckpointKey(row.namespace, row.id),
         parent=CheckpointKey(row.namespace, row.parent) if row.parent else None,
@@ -213,5 +229,6 @@ def _step(tools: Tools, found: Found) -> Step:
         holds=holds,
         source=metadata.get("source"),
         created=row.created,
-        parents=metadata.get("parents") or {},
+        parents={ns: at for ns, at in above.items() if isinstance(ns, str) and isinstance(at, str)},
+        is_unreadable=is_unreadable,
     )

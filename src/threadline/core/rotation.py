@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
-from ..backends.port import Backend, ChunkRow, Found, Query
+from ..backends.port import Backend, ChunkRow, Found, Query, ThreadRow
 from ..chunks.read import chunk_place
 from ..errors import InvalidRequest
 from .copies import resealed, resealed_write
 from .tools import Tools
+from .words import rewrap_words, words_form
 
 __all__ = ["keys_in_use", "rotate"]
 
@@ -20,6 +21,8 @@ async def keys_in_use(backend: Backend, tools: Tools) -> set[str]:
     """The ids of the keys that some stored bytes are sealed under; any other may leave the ring."""
     await tools.open(backend)
     numbers = {form >> 1 for form in await backend.forms()} | {await tools.digest_key_number(backend)}
+    async for thread in _threads(backend):
+        numbers.add(words_form(thread) >> 1)
     return {key_id for key_id, number in tools.envelope.key_numbers.items() if number in numbers}
 
 
@@ -40,6 +43,8 @@ async def rotate(backend: Backend, tools: Tools, progress: Callable[[int], None]
         for thread in threads:
             pools.add(thread.pool)
             done += await _rotate_rows(backend, tools, thread.thread_id, current)
+            if words_form(thread) >> 1 not in (0, current):
+                done += await rewrap_words(backend, tools, thread.thread_id)
             if progress is not None:
                 progress(done)
         if len(threads) < _PAGE:
@@ -51,6 +56,14 @@ async def rotate(backend: Backend, tools: Tools, progress: Callable[[int], None]
             progress(done)
     await tools.reseal_digest_key(backend)
     return done
+
+
+async def _threads(backend: Backend) -> AsyncIterator[ThreadRow]:
+    after = ""
+    while page := await backend.threads(after, _PAGE):
+        for thread in page:
+            yield thread
+        after = page[-1].thread_id
 
 
 async def _rotate_rows(backend: Backend, tools: Tools, thread_id: str, current: int) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from ..backends.port import Backend, ThreadRow
-from ..errors import InvalidRequest
+from ..errors import Corrupt, InvalidRequest, NotAllowed
 from ..model import ANSWERED, INTERRUPT, WRITES_IDX_MAP
 from ..namespaces import ROOT
 from .answers import questions
@@ -16,10 +17,11 @@ from .filters import check_filter, matches
 from .reading import Read, complete
 from .requests import check_limit, plain_text
 from .tools import Tools
-from .words import living, metadata_of, tags_of
+from .words import living, metadata_of, tags_of, words_form
 
 __all__ = ["Listing", "ThreadInfo", "Waiting", "describe", "heads", "status_of", "thread_info", "waiting_at"]
 
+log = logging.getLogger("threadline")
 _PAGE = 500
 
 
@@ -80,18 +82,24 @@ class Listing:
                 plain_text(options[name], name)
         if options.get("status") not in (None, "active", "archived", "suspended"):
             raise InvalidRequest(f"status is 'active', 'suspended' or 'archived', not {options['status']!r}")
-        since = active_since.timestamp() if isinstance(active_since, datetime) else active_since
+        try:
+            since = active_since.timestamp() if isinstance(active_since, datetime) else active_since
+            since = None if since is None else float(since)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidRequest("active_since is a datetime, or seconds since 1970") from None
         return cls(left=limit, filter=check_filter(filter), active_since=since, **options)
 
     async def next_page(self, backend: Backend, tools: Tools) -> list[ThreadInfo]:
         """The next threads; none when the list is over."""
+        await tools.open(backend)
         while not self.is_over and (self.left is None or self.left > 0):
             size = _PAGE if self.left is None or self._chooses else min(self.left, _PAGE)
             page = await backend.threads(self.after, size, self.prefix)
             self.is_over = len(page) < size
             if page:
                 self.after = page[-1].thread_id
-            infos = [thread_info(tools, row) for row in page]
+            await tools.learn_keys(backend, [words_form(row) for row in page])
+            infos = [_listed(tools, row) for row in page]
             if self.status in ("active", "suspended"):
                 infos = [replace(info, status=await status_of(backend, tools, info)) for info in infos]
             found = [info for info in infos if self._wants(info)][: self.left]
@@ -114,6 +122,15 @@ class Listing:
         )
 
 
+def _listed(tools: Tools, row: ThreadRow) -> ThreadInfo:
+    """A thread in a list, which one that cannot be read does not end."""
+    try:
+        return thread_info(tools, row)
+    except (Corrupt, NotAllowed) as trouble:
+        log.error("%s; it is listed without what was said about it", trouble)
+        return thread_info(tools, row._replace(tags="[]", metadata=b""))
+
+
 def thread_info(tools: Tools, row: ThreadRow) -> ThreadInfo:
     """A thread's row for people."""
     return ThreadInfo(
@@ -131,7 +148,9 @@ def thread_info(tools: Tools, row: ThreadRow) -> ThreadInfo:
 async def describe(backend: Backend, tools: Tools, thread_id: str) -> ThreadInfo:
     """One thread as it is listed, with its status as it is now."""
     await tools.open(backend)
-    info = thread_info(tools, await living(backend, thread_id))
+    row = await living(backend, thread_id)
+    await tools.learn_keys(backend, [words_form(row)])
+    info = thread_info(tools, row)
     return replace(info, status=await status_of(backend, tools, info))
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from ..backends.port import Backend, CheckpointKey, ThreadRow
-from ..backends.rules import mark
-from ..errors import NotFound
-from ..model import INTERRUPT
+from ..backends.rules import ACTIVITY_SECONDS, mark
+from ..errors import Conflict, Corrupt, NotAllowed, NotFound
 from . import leases
 from .pages import thread_rows
 from .policies import Plan, choose
 from .policy import Policy
-from .retention import History, collect_pool, delete_thread, history_of, remove
+from .retention import History, Step, collect_pool, delete_thread, history_of, remove
 from .timeline import chunk_weights
 from .tools import Tools
 from .words import living, note_went_on, tags_of, went_on
 
 __all__ = ["Swept", "collect_all", "make_plan", "prune", "sweep"]
 
+log = logging.getLogger("threadline")
 _PAGE = 500
 _BATCH = 500
 _SWEEPER = "threadline:sweeper"
@@ -49,17 +50,19 @@ async def make_plan(backend: Backend, tools: Tools, thread_id: str, policy: Poli
     history = await history_of(backend, tools, thread_id)
     passed = went_on(thread)
     written, settled = await _written(backend, thread_id, history)
-    settled |= written & passed
     marked = [tag.key for tag in tags_of(thread)]
     kept = choose(history, policy, now, marked=marked, unsettled=written - settled, passed=passed)
     doomed = sorted(history.keys() - kept)
-    empties = sorted(settled & kept) if policy.drop_settled_writes else []
+    parents = {history[key].parent for key in doomed}
+    goes_on = sorted(key for key in kept if key in parents)
+    # Once its children are gone, nobody can tell that its writes were taken up: they go along.
+    empties = sorted(settled & (kept if policy.drop_settled_writes else set(goes_on)))
     return Plan(
         thread_id=thread_id,
         keeps=tuple(sorted(kept)),
         removes=tuple(doomed),
         empties=tuple(empties),
-        goes_on=tuple(sorted({step.parent for key in doomed if (step := history[key]).parent in kept} - {None})),
+        goes_on=tuple(goes_on),
         freed_bytes=await _freed(backend, thread.pool, thread_id, set(doomed)) if doomed else 0,
     )
 
@@ -127,17 +130,23 @@ async def _sweep(
     after = ""
     while page := await backend.threads(after, _PAGE, prefix):
         for row in page:
-            if _has_expired(row, tools.ttl_seconds, now):
-                expired.append(row.thread_id)
-                if not dry_run:
-                    await delete_thread(backend, tools, row.thread_id, now)
-            elif policy is not None and row.status != "archived":
-                try:
+            try:
+                if _has_expired(row, tools.ttl_seconds, now):
+                    # The page may be minutes old, and the thread in use again.
+                    again = await living(backend, row.thread_id)
+                    if not _has_expired(again, tools.ttl_seconds, now):
+                        continue
+                    expired.append(row.thread_id)
+                    if not dry_run:
+                        await delete_thread(backend, tools, row.thread_id, now)
+                elif policy is not None and row.status != "archived":
                     plan = await prune(backend, tools, row.thread_id, policy, now, dry_run=dry_run)
-                except NotFound:
-                    continue  # deleted meanwhile
-                checkpoints += len(plan.removes)
-                freed += plan.freed_bytes
+                    checkpoints += len(plan.removes)
+                    freed += plan.freed_bytes
+            except NotFound:
+                continue  # deleted meanwhile
+            except (Conflict, Corrupt, NotAllowed) as trouble:
+                log.error("thread %r was not swept: %s", row.thread_id, trouble)
             done += 1
             if progress is not None:
                 progress(done, max(total, done))
@@ -147,10 +156,10 @@ async def _sweep(
 
 
 def _has_expired(row: ThreadRow, ttl_seconds: float | None, now: float) -> bool:
-    """A thread's own time decides; without one, how long it has been idle, give or take a minute."""
+    """A thread's own time decides; without one, how long it has been idle, which is noted once a minute."""
     if row.expires is not None:
         return row.expires <= now
-    return ttl_seconds is not None and row.active + ttl_seconds <= now
+    return ttl_seconds is not None and row.active + ACTIVITY_SECONDS + ttl_seconds <= now
 
 
 async def collect_all(backend: Backend, progress: Progress | None = None) -> int:
@@ -171,26 +180,18 @@ async def _written(backend: Backend, thread_id: str, history: History) -> tuple[
     written: dict[CheckpointKey, set[str]] = {}
     for write in await backend.thread_writes(thread_id):
         written.setdefault(CheckpointKey(write.namespace, write.checkpoint_id), set()).add(write.channel)
-    children: dict[CheckpointKey, list[frozenset[str]]] = {}
+    children: dict[CheckpointKey, list[Step]] = {}
     for step in history.values():
-        if step.source == "loop" and step.parent is not None:
-            children.setdefault(step.parent, []).append(step.holds)
+        if step.parent is not None:
+            children.setdefault(step.parent, []).append(step)
     settled = {
         key
         for key, channels in written.items()
-        # For a delta channel the writes are the state: they stay until a child holds the value itself.
-        if any(
-            not (history_replays(history, key, channels) - holds) and INTERRUPT not in channels
-            for holds in children.get(key, ())
-        )
+        if any(child.source == "loop" for child in children.get(key, ()))
+        # For a delta channel the writes are the state: they stay while any child is replayed from them.
+        and not any(child.is_unreadable or channels & child.replays for child in children[key])
     }
     return set(written), settled
-
-
-def history_replays(history: History, key: CheckpointKey, channels: set[str]) -> set[str]:
-    """Those of the written channels that some descendant replays from writes."""
-    replayed = set().union(*(step.replays for step in history.values() if step.key.namespace == key.namespace))
-    return channels & replayed
 
 
 async def _freed(backend: Backend, pool: int, thread_id: str, doomed: set[CheckpointKey]) -> int:

@@ -111,9 +111,7 @@ async def read_log(
     """The log of a thread, of one namespace or of all."""
     await tools.open(backend)
     thread = await living(backend, thread_id)
-    rows = await thread_rows(backend, thread_id)
-    if tools.envelope.ring is not None:
-        await tools.learn_keys(backend, [form for found in rows for form in (found.row.form, found.row.metadata_form)])
+    rows = await thread_rows(backend, thread_id, tools=tools)
     documents = {_key(found): _document(tools, found) for found in rows}
     weights = await chunk_weights(backend, thread.pool) if sizes else {}
     heads = heads_of((_key(found), _parent(found)) for found in rows)
@@ -178,8 +176,10 @@ def _origins(tools: Tools, found: Found) -> tuple[str, ...]:
         metadata = read_metadata(found, tools.codec, tools.envelope)
     except (Corrupt, NotAllowed):
         return ()
-    named = [metadata.get("forked_from"), *(metadata.get("merged_from") or ())]
-    return tuple(one["checkpoint_id"] for one in named if isinstance(one, dict) and "checkpoint_id" in one)
+    merged = metadata.get("merged_from")
+    named = [metadata.get("forked_from"), *(merged if isinstance(merged, (list, tuple)) else ())]
+    ids = [one.get("checkpoint_id") for one in named if isinstance(one, dict)]
+    return tuple(one for one in ids if isinstance(one, str))
 
 
 async def chunk_weights(backend: Backend, pool: int) -> dict[bytes, tuple[bytes, int]]:

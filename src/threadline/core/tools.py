@@ -199,7 +199,8 @@ class Tools:
         return self._heads.get(place) or False
 
     async def _encrypt_new_store(self, backend: Backend, ring: Ring) -> bytes:
-        if await backend.count_threads():
+        # Of the whole store, also where only a part of its threads is seen.
+        if await getattr(backend, "whole", backend).count_threads():
             raise InvalidRequest(
                 "this store holds plaintext: encryption is chosen when a store is new. "
                 "Open a new one with encryption=, and import this one into it"

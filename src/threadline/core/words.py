@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from ..backends.port import Backend, Change, CheckpointKey, ThreadRow
-from ..errors import Conflict, Corrupt, InvalidRequest, NotFound, Unavailable
+from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound, Unavailable
 from .tools import Tools
 
 __all__ = [
@@ -25,12 +25,14 @@ __all__ = [
     "metadata_of",
     "note_went_on",
     "pin",
+    "rewrap_words",
     "set_status",
     "tag",
     "tags_of",
     "unpin",
     "untag",
     "went_on",
+    "words_form",
 ]
 
 _TRIES = 20
@@ -80,8 +82,33 @@ def metadata_of(tools: Tools, row: ThreadRow) -> dict[str, Any]:
         form, stored = ormsgpack.unpackb(row.metadata)
         found: dict[str, Any] = tools.codec.decode(tools.envelope.unwrap_row(form, stored, _place(row.thread_id)))
         return found
+    except NotAllowed as error:
+        raise NotAllowed(f"the metadata of thread {row.thread_id!r}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"the metadata of thread {row.thread_id!r} is damaged ({error})") from None
+
+
+def words_form(row: ThreadRow) -> int:
+    """The form of a thread's metadata; 0 without any."""
+    try:
+        form = ormsgpack.unpackb(row.metadata)[0] if row.metadata else 0
+    except (ValueError, TypeError, LookupError):
+        return 0
+    return form if isinstance(form, int) else 0
+
+
+async def rewrap_words(backend: Backend, tools: Tools, thread_id: str) -> int:
+    """Seal a thread's metadata under the current key."""
+
+    def anew(row: ThreadRow) -> ThreadRow:
+        if not row.metadata:
+            return row
+        form, stored = ormsgpack.unpackb(row.metadata)
+        content = tools.envelope.unwrap_row(form, stored, _place(thread_id))
+        return row._replace(metadata=ormsgpack.packb(list(tools.envelope.wrap_row(content, _place(thread_id)))))
+
+    await _change(backend, thread_id, anew)
+    return 1
 
 
 async def create(
@@ -90,6 +117,8 @@ async def create(
     """Begin a thread before its first checkpoint, or note metadata and expiry of one that lives."""
     await tools.open(backend)
     stored: bytes | None = None
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidRequest(f"metadata is a dict, not {type(metadata).__name__}")
     if metadata is not None:
         content = tools.codec.encode_natively(dict(metadata), "metadata")
         stored = ormsgpack.packb(list(tools.envelope.wrap_row(content, _place(thread_id))))
@@ -104,9 +133,9 @@ async def create(
     await _change(backend, thread_id, noted)
 
 
-async def tag(backend: Backend, thread_id: str, name: str, key: CheckpointKey) -> None:
+async def tag(backend: Backend, thread_id: str, name: Any, key: CheckpointKey) -> None:
     """Name a checkpoint; a name that is in use moves here."""
-    if not _TAG.fullmatch(name) or name in _RESERVED:
+    if not isinstance(name, str) or not _TAG.fullmatch(name) or name in _RESERVED:
         raise InvalidRequest(
             f"{name!r} is no name for a tag: it begins with a letter, has letters, digits and . / - _, "
             f"and is not 'head'"
