@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -156,7 +157,8 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     kind = _SCHEMES.get(scheme)
     if kind is None:
         known = ", ".join(f"{name}://" for name in (*_SERVED, "memory"))
-        raise InvalidRequest(f"no backend of this version serves {scheme}://; there are {known}")
+        shown = f"{scheme}://" if re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]{0,30}", scheme) else "such a URL"
+        raise InvalidRequest(f"no backend of this version serves {shown}; there are {known}")
     if kind == "sqlite":
         if "?" in rest:
             raise InvalidRequest("a sqlite:// URL takes no ?query; give options as keyword arguments (docs/options.md)")

@@ -115,7 +115,7 @@ def test_holding_a_pool_leaves_the_rows_of_its_threads_free(connect, root, prefi
     """Else a collector that raises their epoch, and a writer that waits for the pool, would block each other."""
     saver = connect()
     saver.put(*lives.put_arguments("free", 0))
-    hold = bound(saver._engine.sql.hold_of[False], ("free",), is_plain=False)
+    hold = bound(saver._engine.sql.hold_of[False], ("free",))
     with saver._engine.blocking_pool.connection() as connection:
         connection.begin()
         connection.query(hold)

@@ -1,7 +1,7 @@
 """MySQL and MariaDB: the dialect, a transaction, and what an error of the server means.
 
-Decided here: values are bound by us, as bytes in `_binary'…'` literals, so that both drivers send the same
-and nothing is re-encoded. Statements whose answer nobody needs wait, and travel with the next one that has
+Decided here: values are bound by us, as hexadecimal literals, which no character set or mode of a server can
+misread, so that both drivers send the same and nothing is re-encoded. Statements whose answer nobody needs wait, and travel with the next one that has
 one, or with COMMIT: a put takes two round trips. A server stops at the first statement of a packet that
 fails, so a COMMIT behind it is never reached.
 """
@@ -99,7 +99,6 @@ class Wire(Protocol):
     # How many bytes a packet may have.
     most_bytes: int
     # Whether a backslash is an ordinary character (sql_mode NO_BACKSLASH_ESCAPES).
-    is_plain: bool
 
     async def send(self, statements: Sequence[bytes]) -> list[Answer]:
         """The answers to these statements, in one round trip where the connection can do that."""
@@ -123,11 +122,11 @@ class MysqlTransaction:
     async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         if self._is_single and self.has_begun:
             raise NeedsSnapshot
-        await self._add(bound(statement, values, is_plain=self._wire.is_plain))
+        await self._add(bound(statement, values))
         return _with_text((await self._flush())[-1])
 
     async def run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        await self._add(bound(statement, values, is_plain=self._wire.is_plain))
+        await self._add(bound(statement, values))
         if statement in self._sql.can_wait:
             return 0
         try:
@@ -139,7 +138,7 @@ class MysqlTransaction:
 
     async def many(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
         most = min(_MOST_INSERT_BYTES, self._wire.most_bytes)
-        for each in bound_many(statement, values, most_bytes=most, is_plain=self._wire.is_plain):
+        for each in bound_many(statement, values, most_bytes=most):
             await self._add(each)
 
     async def lock(self, pool: int, *, exclusive: bool) -> bool:
@@ -148,9 +147,8 @@ class MysqlTransaction:
 
     async def held(self, thread_id: str, *, exclusive: bool) -> tuple[int | None, ThreadRow | None]:
         """The pool that is held now, and the thread as it is thereafter, in one go."""
-        plain = self._wire.is_plain
-        await self._add(bound(self._sql.hold_of[exclusive], (thread_id,), is_plain=plain))
-        await self._add(bound(self._sql.thread, (thread_id,), is_plain=plain))
+        await self._add(bound(self._sql.hold_of[exclusive], (thread_id,)))
+        await self._add(bound(self._sql.thread, (thread_id,)))
         answers = await self._flush()
         locked, threads = answers[-2].rows if len(answers) > 1 else (), _with_text(answers[-1])
         return (locked[0][0] if locked else None), (ThreadRow(*threads[0]) if threads else None)
@@ -160,7 +158,7 @@ class MysqlTransaction:
         if self._is_single:
             raise NeedsSnapshot
         for statement, values in (first, second):
-            await self._add(bound(statement, values, is_plain=self._wire.is_plain))
+            await self._add(bound(statement, values))
         await self._add(b"COMMIT")
         answers = await self._flush()
         self.has_begun = False
@@ -210,9 +208,8 @@ class MysqlBackend(SqlBackend):
             return await super().apply(changes)
         except Unavailable:
             # The server that answers next may lack what this one acknowledged: have the chunks asked for again.
-            for change in changes:
-                if change.stamp is not None:
-                    change.stamp = (change.stamp[0], -1)
+            for change in (one for one in changes if one.stamp is not None):
+                change.stamp = (change.stamp[0], -1)  # type: ignore[index]
             self.lose()
             raise
 
@@ -261,28 +258,28 @@ def check_id(checkpoint_id: str | None) -> None:
         raise InvalidRequest(f"a checkpoint id may take {ID_BYTES} bytes on MySQL, not {len(_encoded(checkpoint_id))}")
 
 
-def bound(statement: str, values: Sequence[Any], *, is_plain: bool) -> bytes:
+def bound(statement: str, values: Sequence[Any]) -> bytes:
     """A statement with its values, ready to be sent."""
     pieces, kinds = _template(statement)
     parts = [pieces[0]]
     for kind, value, piece in zip(kinds, values, pieces[1:], strict=True):
-        parts.append(_literal(value, kind, is_plain))
+        parts.append(_literal(value, kind))
         parts.append(piece)
     return b"".join(parts)
 
 
-def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: int, is_plain: bool) -> list[bytes]:
+def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: int) -> list[bytes]:
     """The statements for several sets of values: inserts of many rows, or one statement for each."""
     head, mark, tail = statement.partition(" VALUES ")
     if not mark:
-        return [bound(statement, each, is_plain=is_plain) for each in values]
+        return [bound(statement, each) for each in values]
     row, close, tail = tail.partition(")")
     start, end = (head + mark).encode(), tail.encode()
     made: list[bytes] = []
     rows: list[bytes] = []
     size = 0
     for each in values:
-        one = bound(row + close, each, is_plain=is_plain)
+        one = bound(row + close, each)
         if rows and size + len(one) > most_bytes - len(start) - len(end):
             made.append(start + b", ".join(rows) + end)
             rows, size = [], 0
@@ -302,22 +299,20 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _literal(value: Any, kind: str, is_plain: bool) -> bytes:
+def _literal(value: Any, kind: str) -> bytes:
     """A value as SQL; a kind makes it the key of a column, with its whole text behind it or not."""
     if value is None:
         return b"NULL"
-    if isinstance(value, str):
-        value = _encoded(value)
-    elif isinstance(value, (bytearray, memoryview)):
-        value = bytes(value)
+    if isinstance(value, (str, bytearray, memoryview)):
+        value = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(value)
     if isinstance(value, bytes):
         if not kind:
-            return _quoted(value, is_plain)
+            return _quoted(value)
         column = kind.removesuffix("_full")
         key = key_of(column, value)
         if kind == column:
-            return _quoted(key, is_plain)
-        return _quoted(key, is_plain) + b", " + (b"NULL" if key is value else _quoted(value, is_plain))
+            return _quoted(key)
+        return _quoted(key) + b", " + (b"NULL" if key is value else _quoted(value))
     if isinstance(value, int):
         return b"%d" % value
     if isinstance(value, float) and value - value == 0:
@@ -326,11 +321,9 @@ def _literal(value: Any, kind: str, is_plain: bool) -> bytes:
     raise InvalidRequest(f"MySQL has no column for {type(value).__name__} values such as this one")
 
 
-def _quoted(value: bytes, is_plain: bool) -> bytes:
-    if is_plain:
-        return b"X'" + value.hex().encode() + b"'"
-    # These two are all that can end a literal; the length of a packet is counted, so a NUL ends nothing.
-    return b"_binary'" + value.replace(b"\\", b"\\\\").replace(b"'", b"\\'") + b"'"
+def _quoted(value: bytes) -> bytes:
+    # Digits only: whatever character set or mode the server parses in, nothing can end the literal.
+    return b"X'" + value.hex().encode() + b"'"
 
 
 @lru_cache(maxsize=256)

@@ -244,7 +244,12 @@ class _Mysql:
     async def _opened(self, wire: Any) -> Any:
         setup = self._engine.setup
         if not setup.most_bytes:
+            if self._engine.is_given:
+                wire.refuse_foreign_transaction()
             await setup.open(wire)
+            if self._engine.is_given:
+                # Looking began a transaction where the connection does not commit by itself.
+                await wire.send([b"ROLLBACK"])
         wire.most_bytes = setup.most_bytes
         return wire
 

@@ -54,7 +54,6 @@ class _Wire:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self.is_plain = bool(connection.server_status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES)
         self._can_join = bool(connection.client_flag & CLIENT.MULTI_STATEMENTS)
 
     def _packets(self, statements: Sequence[bytes]) -> Sequence[bytes]:

@@ -80,7 +80,7 @@ class MysqlSetup:
                         await wire.send([statement.encode()])
             values = (b"%d" % FORMAT,)
             written = f"REPLACE INTO {self.prefix}meta (name, value) VALUES ('format', ?)"
-            await wire.send([bound(written, values, is_plain=wire.is_plain), b"COMMIT"])
+            await wire.send([bound(written, values), b"COMMIT"])
         finally:
             await wire.send([b"SELECT RELEASE_LOCK('%b')" % lock])
 

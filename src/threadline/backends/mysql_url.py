@@ -93,7 +93,8 @@ class Address:
             "connect_timeout": min(wait, 31_536_000),
             "autocommit": None,
             "init_command": (
-                f"SET SESSION autocommit = 1, SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
+                "SET NAMES utf8mb4, SESSION autocommit = 1, "
+                f"SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
                 f"SESSION innodb_lock_wait_timeout = {min(wait, 1_000_000)}"
             ),
         }

@@ -171,6 +171,8 @@ def read_url(url: str) -> tuple[str, Whereabouts, str]:
     authority = url.partition("://")[2].partition("?")[0]
     if authority.count("@") > 1:
         raise InvalidRequest("the URL has an @ in its user or password: write it as %40")
+    if "@" in authority.partition("/")[2]:
+        raise InvalidRequest("the URL has a / in its user or password: write it as %2F")
     if "\0" in url:
         raise InvalidRequest("the URL holds a NUL")
     try:

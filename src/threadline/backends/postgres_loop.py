@@ -49,21 +49,26 @@ class LoopSource:
     async def give(self, session: Session) -> None:
         """Back where it came from, in no transaction."""
         connection = session.connection
-        if not connection.closed and not is_idle(connection):
-            try:
-                await session.batch([("ROLLBACK", ())])
-            except psycopg.Error:
-                await connection.close()
-        if session.is_restored and not connection.closed:
-            await connection.set_autocommit(False)
         here = self._here()
-        if session.pool is None:
-            here.lock.release()
-            return
-        here.lent.discard(id(connection))
-        if self._is_ours:
-            self._settings.used(connection)
-        await session.pool.putconn(connection)
+        try:
+            if not connection.closed and not is_idle(connection):
+                await session.batch([("ROLLBACK", ())])
+            if session.is_restored and not connection.closed:
+                await connection.set_autocommit(False)
+        except psycopg.Error:
+            connection.pgconn.finish()
+        except BaseException:
+            # Cancelled on the way: nobody knows what the connection is in the middle of.
+            connection.pgconn.finish()
+            raise
+        finally:
+            if session.pool is None:
+                here.lock.release()
+            else:
+                here.lent.discard(id(connection))
+                if self._is_ours:
+                    self._settings.used(connection)
+                await asyncio.shield(session.pool.putconn(connection))
 
     async def set_up(self, act: Callable[[Session], Coroutine[Any, Any, None]]) -> None:
         """Work on a connection whose tables need not be there yet."""

@@ -149,6 +149,9 @@ class RedisEngine:
         loop = asyncio.get_running_loop()
         half = self._loops.get(loop)
         if half is None:
+            # A half holds its client, the client its loop: what ended is let go here, or it never is.
+            for ended in [one for one in list(self._loops) if one.is_closed()]:
+                self._loops.pop(ended, None)
             turns = asyncio.Semaphore(self._pool_size) if self._is_cluster and self._given is None else None
             link = LoopLink(self._loop_client, self._sight, is_cluster=self._is_cluster, where=self.url, turns=turns)
             half = self._loops[loop] = self._half(link, LoopClock())
@@ -341,5 +344,7 @@ def _without_password(url: str) -> str:
         user = parts.username
     except ValueError:
         return url.partition("://")[0] + "://…"
+    if "@" in parts.path + parts.query + parts.fragment:
+        raise InvalidRequest("the URL has a / ? or # in its user or password: percent-encode it (%2F, %3F, %23)")
     # A query may hold a password too.
     return urlunsplit((parts.scheme, f"{user}@{host}" if user else host, parts.path, "", ""))

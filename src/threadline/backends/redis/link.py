@@ -38,15 +38,13 @@ class Sight:
 
     def __init__(self) -> None:
         self.doubts = 0
-        self.servers: set[str] = set()
+        self.server = ""
 
     def meet(self, run_id: str) -> None:
         """A connection was made to a server that calls this run of itself so."""
-        if run_id in self.servers:
-            return
-        is_first = not self.servers
-        self.servers.add(run_id)
-        if not is_first:
+        # One that was met before and left may lack what its successor acknowledged: only the last one counts.
+        before, self.server = self.server, run_id
+        if before and before != run_id:
             # The driver reconnects on its own, with a command in its hands that may rely on the old one.
             raise AnotherServer
 

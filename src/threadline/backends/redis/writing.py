@@ -149,14 +149,15 @@ for c = 1, count do
   local row = opened(one)
   local head = row[1] .. ':'
   for i = one.chunks + 1, one.rows, 2 do redis.call('HSETNX', KEYS[one.base + CHUNKS], ARGV[i], ARGV[i + 1]) end
-  for i = one.rows + 1, one.writes, 2 do
-    redis.call('HSET', KEYS[one.base + ROWS], head .. ARGV[i], ARGV[i + 1])
-    redis.call('ZADD', KEYS[one.base + ORDER], 0, head .. ARGV[i])
-  end
+  -- The order before what it orders: were a command refused in between, nothing is there that cannot be collected.
+  for i = one.rows + 1, one.writes, 2 do redis.call('ZADD', KEYS[one.base + ORDER], 0, head .. ARGV[i]) end
+  for i = one.writes + 1, one.stop, 3 do redis.call('ZADD', KEYS[one.base + TASKS], 0, head .. ARGV[i]) end
   for i = one.writes + 1, one.stop, 3 do
     local verb = ARGV[i + 1] == '1' and 'HSET' or 'HSETNX'
     redis.call(verb, KEYS[one.base + WRITES], head .. ARGV[i], ARGV[i + 2])
-    redis.call('ZADD', KEYS[one.base + TASKS], 0, head .. ARGV[i])
+  end
+  for i = one.rows + 1, one.writes, 2 do
+    redis.call('HSET', KEYS[one.base + ROWS], head .. ARGV[i], ARGV[i + 1])
   end
   redis.call('HINCRBY', KEYS[one.base + POOL], 'version', 1)
   touch(one.base, ttl)
@@ -280,10 +281,19 @@ SWAP_THREAD = script(
 local thread, ttl, until_ms = take(), tonumber(take()), tonumber(take())
 local row = row_of(0, thread)
 if not row or row[2] == 'moved' then return 0 end
+local is_same = true
 for _, i in ipairs({1, 2, 7, 8, 9}) do
-  if row[i] ~= take() then return 0 end
+  if row[i] ~= take() then is_same = false end
 end
-for _, i in ipairs({2, 7, 8, 9}) do row[i] = take() end
+local wanted, is_done = {}, true
+for _, i in ipairs({2, 7, 8, 9}) do
+  wanted[i] = take()
+  if row[i] ~= wanted[i] then is_done = false end
+end
+-- What is already as it should become: this very swap was made before, and its answer lost.
+if is_done then return 1 end
+if not is_same then return 0 end
+for _, i in ipairs({2, 7, 8, 9}) do row[i] = wanted[i] end
 redis.call('HSET', KEYS[THREADS], thread, joined(row))
 if ttl > 0 then touch(0, ttl, until_ms) end
 return 1
