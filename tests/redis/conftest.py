@@ -1,77 +1,23 @@
 """Servers for the tests of Redis: started in a folder of their own, and stopped when the run ends."""
 
 import shutil
-import socket
-import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 
-import redis
 import threadline
 from tests.servers.plugin import require_server
 from tests.servers.shared import shared_url
+
+sys.path.insert(0, str(Path(__file__).parent))
+from redis_tools import DURABLE, Server, client_of, keys_of  # noqa: F401
 
 HERE = Path(__file__).parent
 # Some helpers of the tests of durability make and check states that can be made again from their step.
 sys.path.insert(0, str(HERE.parent / "durability"))
 pytest.register_assert_rewrite("threadline.testing")
-
-
-class Server:
-    """One redis-server that can be killed and started again on the same files."""
-
-    def __init__(self, folder, *settings):
-        self.folder = folder
-        self.port = free_port()
-        self.settings = settings
-        self.process = None
-        self.start()
-
-    @property
-    def url(self):
-        return f"redis://127.0.0.1:{self.port}/0"
-
-    def start(self):
-        self.folder.mkdir(parents=True, exist_ok=True)
-        words = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen([*words, *self.settings], stdout=log, stderr=log)
-        wait_until(self.answers)
-
-    def answers(self):
-        try:
-            return redis.Redis(port=self.port).ping()
-        except redis.AuthenticationError:
-            return True
-        except (redis.ConnectionError, redis.TimeoutError):
-            return False
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
-def free_port():
-    while True:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-        if port < 50000:  # a cluster talks on port + 10000 too
-            return port
-
-
-def wait_until(is_so, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "the server did not come up"
-        time.sleep(0.02)
-
-
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
 
 
 @pytest.fixture(scope="session")
@@ -108,17 +54,6 @@ def cluster_url():
 def url(request):
     """A server, then a cluster."""
     return request.getfixturevalue("redis_url" if request.param == "single" else "cluster_url")
-
-
-def client_of(url):
-    """The driver's own client, to look behind the saver."""
-    if url.startswith("redis+cluster"):
-        return redis.cluster.RedisCluster.from_url(url.replace("+cluster", ""))
-    return redis.Redis.from_url(url)
-
-
-def keys_of(client, prefix):
-    return sorted(key for key in client.scan_iter(match="*", count=10_000) if key.startswith(prefix.encode() + b":"))
 
 
 @pytest.fixture

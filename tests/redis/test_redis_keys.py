@@ -4,9 +4,9 @@ import time
 
 import lives
 import pytest
+from redis_tools import client_of, keys_of
 
 import threadline
-from conftest import client_of, keys_of
 
 GLOBAL = ("dir:", "threads", "pools", "serial", "meta")
 

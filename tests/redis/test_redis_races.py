@@ -9,9 +9,9 @@ from pathlib import Path
 
 import lives
 import pytest
+from redis_tools import keys_of
 
 import threadline
-from conftest import keys_of
 from threadline.drive import run_now
 
 HERE = Path(__file__).parent

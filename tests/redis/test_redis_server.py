@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import lives
 import pytest
+from redis_tools import DURABLE, client_of, keys_of
 
 import redis
 import threadline
-from conftest import DURABLE, client_of, keys_of
 from threadline.errors import Corrupt, InvalidRequest, NewerFormat, StorageFull, Unavailable
 
 

@@ -1,9 +1,9 @@
 """MySQL and MariaDB: the dialect, a transaction, and what an error of the server means.
 
 Decided here: values are bound by us, as hexadecimal literals, which no character set or mode of a server can
-misread, so that both drivers send the same and nothing is re-encoded. Statements whose answer nobody needs wait, and travel with the next one that has
-one, or with COMMIT: a put takes two round trips. A server stops at the first statement of a packet that
-fails, so a COMMIT behind it is never reached.
+misread, so that both drivers send the same and nothing is re-encoded. Statements whose answer nobody needs
+wait, and travel with the next one that has one, or with COMMIT: a put takes two round trips. A server stops
+at the first statement of a packet that fails, so a COMMIT behind it is never reached.
 """
 
 from __future__ import annotations
