@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from .backends.engine import Engine, Operation, ViewEngine
 from .backends.layers import WithinLayer
 from .codec.serializer import Serializer
-from .core import copies, history, retention, survey
+from .core import copies, history, retention, survey, sweeping
 from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
 from .core.documents import log_damage
 from .core.reading import Read, read_one, to_tuple
@@ -127,7 +127,7 @@ class Saver(Upkeep):
         await self._engine.arun(self._copying(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Keep the newest checkpoint of each namespace (`keep_latest`), or delete the threads (`delete`)."""
+        """Keep the newest checkpoint of each namespace and the tagged ones (`keep_latest`), or nothing (`delete`)."""
         for operation in self._pruning(thread_ids, strategy):
             self._engine.run(operation)
 
@@ -305,7 +305,7 @@ class Saver(Upkeep):
         if strategy != "keep_latest":
             raise InvalidRequest(f"the strategy is 'keep_latest' or 'delete', not {strategy!r}")
         return [
-            lambda backend, name=name: retention.prune(backend, self._tools, name, retention.keep_latest)  # type: ignore[misc]
+            lambda backend, name=name: sweeping.prune_to_latest(backend, self._tools, name)  # type: ignore[misc]
             for name in names
         ]
 

@@ -108,10 +108,13 @@ class Line:
         newest: dict[str, str] = {}
         for namespace, one in (*self.kept, *self.loose):
             newest[namespace] = max(newest.get(namespace, ""), one)
+        marked = {key for key in (*self.tags.values(), *self.pins) if key in self.kept}
+        marked |= self.below({one for _, one in marked})
+        kept = {key: one for key, one in self.kept.items() if newest[key[0]] == key[1] or key in marked}
         # A loose one that is the newest may have taken the place of another.
         if (CHILD, newest.get(CHILD, "")) in self.loose:
-            self.loose |= {key for key in self.kept if key[0] == CHILD}
-        self.kept = {key: kept for key, kept in self.kept.items() if newest[key[0]] == key[1]}
+            self.loose |= {key for key in self.kept.keys() - kept.keys() if key[0] == CHILD}
+        self.kept = kept
 
     def forked(self, one: str) -> Kept:
         """A copy for a branch of the same thread: under the target's parent, without what its tasks wrote."""
@@ -119,10 +122,11 @@ class Line:
         return replace(target, source="fork", writes={})
 
     def forked_away(self, one: str) -> "Line":
-        """A new thread: the target with writes that nobody took up, and the subgraphs below it."""
+        """A new thread: the target, and what its tasks have done so far, unless a child took that up."""
         made, target = Line(), self.kept["", one]
-        writes = {} if self.is_taken_up(("", one)) else dict(target.writes)
-        made.kept["", one] = replace(target, source="fork", writes=writes)
-        for key in self.below({one}):
-            made.kept[key] = replace(self.kept[key], writes=dict(self.kept[key].writes))
+        made.kept["", one] = replace(target, source="fork", writes={})
+        if not self.is_taken_up(("", one)):
+            made.kept["", one].writes.update(target.writes)
+            for key in self.below({one}):
+                made.kept[key] = replace(self.kept[key], writes=dict(self.kept[key].writes))
         return made

@@ -18,6 +18,7 @@ from .documents import checkpoint_place, place_of_row, read_metadata, searchable
 from .pages import learn_keys_of, thread_rows
 from .places import At, find, resolve
 from .retention import History, history_from, history_of, remove, with_chains
+from .subgraphs import remembered
 from .timeline import heads_of
 from .tools import Tools
 from .words import living, tags_of
@@ -141,15 +142,17 @@ def _forked(tools: Tools, found: Found, thread_id: str, new_id: str, now: float)
 
 
 async def _needed(backend: Backend, tools: Tools, target: Found) -> list[Found] | None:
-    """The target with its unsettled writes, what it is replayed from, and the subgraphs that run below it."""
+    """The target with its unsettled writes, what it is replayed from, and what subgraphs have stored for it."""
     thread_id, key = target.thread_id, CheckpointKey(target.row.namespace, target.row.id)
     every = await thread_rows(backend, thread_id, with_writes=True, tools=tools)
     if all(found.row != target.row for found in every):
         return None
     history = history_from(tools, every)
-    below = {one for one, step in history.items() if step.parents.get(key.namespace) == key.id}
-    wanted = with_chains(history, {key, *below})
     is_settled = any(step.parent == key and step.source == "loop" for step in history.values())
+    # What ran below a settled target has come to its end there, and would be taken for done.
+    below = {one for one, step in history.items() if step.parents.get(key.namespace) == key.id and not is_settled}
+    earlier = remembered(history, [key]) if key.namespace == "" else ()
+    wanted = with_chains(history, {key, *below, *earlier})
     rows = []
     for found in every:
         one = CheckpointKey(found.row.namespace, found.row.id)

@@ -16,7 +16,7 @@ from ..backends.port import Backend, CheckpointKey, Found, Query
 from ..errors import InvalidRequest, NotFound
 from .pages import each_found
 from .requests import place_of, plain_text
-from .words import living, tags_of
+from .words import Tag, living, tags_of
 
 __all__ = ["At", "find", "resolve"]
 
@@ -68,7 +68,7 @@ async def _named(backend: Backend, thread_id: str, name: str, namespace: str) ->
         return await _head(backend, thread_id, namespace)
     for one in tags_of(await living(backend, thread_id)):
         if one.name == name:
-            return one.key
+            return await _there(backend, thread_id, one)
     step = _STEP.fullmatch(name)
     if step is not None:
         return await _at_step(backend, thread_id, int(step[1]), namespace)
@@ -85,6 +85,13 @@ async def _named(backend: Backend, thread_id: str, name: str, namespace: str) ->
         f"thread {thread_id!r} has no checkpoint, tag or time {name!r}; "
         f"`threadline log` or thread.log() shows what it has"
     )
+
+
+async def _there(backend: Backend, thread_id: str, tag: Tag) -> CheckpointKey:
+    """What a tag names; a checkpoint can be deleted under its name."""
+    if await backend.find(thread_id, *tag.key, with_writes=False) is None:
+        raise NotFound(f"thread {thread_id!r}: the checkpoint {tag.key.id} that is tagged {tag.name!r} was deleted")
+    return tag.key
 
 
 async def _with_prefix(backend: Backend, thread_id: str, prefix: str, namespace: str) -> list[CheckpointKey]:

@@ -2,7 +2,8 @@
 
 Always kept, whatever the policy: the head of every branch of the root (unless `drop_branches_older_than`
 says otherwise; never the newest), checkpoints with unsettled writes, tagged and pinned ones; and with every
-kept checkpoint the subgraph checkpoints made under it and the chain its delta channels are replayed from.
+kept checkpoint the subgraph checkpoints made under it, what subgraphs remember from earlier runs, and the chain
+its delta channels are replayed from.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Any
 
 from ..backends.port import CheckpointKey
 from .policy import Policy, seconds_of
-from .retention import History, with_chains
+from .retention import History, keep_latest, with_chains
+from .subgraphs import made_under, remembered
 from .timeline import config_of, heads_of
 
-__all__ = ["Plan", "choose"]
+__all__ = ["Plan", "choose", "choose_latest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,12 @@ def choose(
     return with_chains(history, kept | _below(history, kept))
 
 
+def choose_latest(history: History, marked: Iterable[CheckpointKey] = ()) -> set[CheckpointKey]:
+    """The newest checkpoint of each namespace, what is tagged or pinned, and what these are made of."""
+    named = {key for key in marked if key in history}
+    return with_chains(history, keep_latest(history) | named | (_below(history, named) if named else set()))
+
+
 def _branch_heads(history: History, policy: Policy, now: float) -> set[CheckpointKey]:
     heads = {key for key in heads_of((k, step.parent) for k, step in history.items()) if key.namespace == ""}
     oldest = seconds_of(policy.drop_branches_older_than, "drop_branches_older_than")
@@ -95,18 +103,7 @@ def _newest_of_each(
 
 
 def _below(history: History, kept: set[CheckpointKey]) -> set[CheckpointKey]:
-    """Subgraph checkpoints whose graphs above are kept; where that is not known, the newest of a namespace."""
-    ids = {(key.namespace, key.id) for key in kept}
-    found = set()
-    newest: dict[str, CheckpointKey] = {}
-    for key, step in history.items():
-        if key.namespace == "":
-            continue
-        if step.is_unreadable:
-            found.add(key)
-        elif step.parents:
-            if any(place in ids for place in step.parents.items()):
-                found.add(key)
-        elif key.namespace not in newest or key.id > newest[key.namespace].id:
-            newest[key.namespace] = key
-    return found | set(newest.values())
+    """What subgraphs have stored for the checkpoints that are kept."""
+    roots = [key for key in kept if key.namespace == ""]
+    unreadable = {key for key, step in history.items() if step.is_unreadable and key.namespace}
+    return made_under(history, kept) | remembered(history, roots) | unreadable

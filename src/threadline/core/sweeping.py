@@ -10,16 +10,16 @@ from functools import partial
 from ..backends.port import Backend, CheckpointKey, ThreadRow
 from ..backends.rules import ACTIVITY_SECONDS, mark
 from ..errors import Conflict, Corrupt, NotAllowed, NotFound
-from . import leases
+from . import leases, retention
 from .pages import thread_rows
-from .policies import Plan, choose
+from .policies import Plan, choose, choose_latest
 from .policy import Policy
 from .retention import History, Step, collect_pool, delete_thread, history_of, remove
 from .timeline import chunk_weights
 from .tools import Tools
 from .words import living, note_went_on, tags_of, went_on
 
-__all__ = ["Swept", "collect_all", "make_plan", "prune", "sweep"]
+__all__ = ["Swept", "collect_all", "make_plan", "prune", "prune_to_latest", "sweep"]
 
 log = logging.getLogger("threadline")
 _PAGE = 500
@@ -88,6 +88,13 @@ async def prune(
         if plan.empties and not plan.removes:
             await collect_pool(backend, (await living(backend, thread_id)).pool)
     return plan
+
+
+async def prune_to_latest(backend: Backend, tools: Tools, thread_id: str) -> int:
+    """Keep the newest checkpoint of each namespace, and what people tagged or pinned; returns how many went."""
+    thread = await backend.thread(thread_id)
+    marked = [tag.key for tag in tags_of(thread)] if thread is not None else []
+    return await retention.prune(backend, tools, thread_id, partial(choose_latest, marked=marked))
 
 
 async def sweep(

@@ -87,16 +87,20 @@ class AsyncPostgresSaver(_Async):
     _schemes = ("postgresql", "postgres")
 
 
-class PyMySQLSaver(_Sync):
+class _MysqlSaver(_ServerSaver):
+    _schemes = ("mysql", "mariadb")
+
+    # The originals have no pipeline: their second argument is the serializer.
+    def __init__(self, conn: Any, serde: Any = None, **options: Any) -> None:
+        super().__init__(conn, serde=serde, **options)
+
+
+class PyMySQLSaver(_MysqlSaver, _Sync):
     """Checkpoints in MySQL or MariaDB, as `langgraph.checkpoint.mysql.pymysql.PyMySQLSaver`."""
 
-    _schemes = ("mysql", "mariadb")
 
-
-class AIOMySQLSaver(_Async):
+class AIOMySQLSaver(_MysqlSaver, _Async):
     """Checkpoints in MySQL or MariaDB, as `langgraph.checkpoint.mysql.aio.AIOMySQLSaver`."""
-
-    _schemes = ("mysql", "mariadb")
 
 
 class _RedisSaver(_ServerSaver):
