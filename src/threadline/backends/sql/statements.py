@@ -42,11 +42,8 @@ class Dialect(Protocol):
     def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
         """An insert that ignores, or replaces, a row with the same key."""
 
-    def json_equals(self, column: str) -> str:
-        """A condition: the JSON text in `column` has at a bound key a bound value."""
-
-    def json_value(self, key: str, value: Any) -> tuple[Any, ...]:
-        """A key and a value as `json_equals` binds them."""
+    def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        """A condition: the JSON in `column` has this value at this key; and what it binds."""
 
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         """A condition: the column is one of these; and what it binds."""
