@@ -51,12 +51,17 @@ _TOOL_OPTIONS = frozenset(
 )
 
 
+# Options of both: Redis lets keys expire by itself, elsewhere a sweep deletes what has expired; some databases make
+# an index for a metadata key. An engine that has no use for one is not given it.
+_SHARED_OPTIONS = frozenset(["index_metadata", "ttl"])
+
+
 def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options for the engine, and options for what is done with values; both checked."""
     check_options(options)
     tool_options = {name: options[name] for name in options if name in _TOOL_OPTIONS}
-    # Redis lets keys expire by itself; elsewhere a sweep deletes what has expired.
-    return {name: options[name] for name in options if name not in _TOOL_OPTIONS or name == "ttl"}, tool_options
+    engine_options = {name: options[name] for name in options if name not in _TOOL_OPTIONS or name in _SHARED_OPTIONS}
+    return engine_options, tool_options
 
 
 # What serves a scheme: the module and class of its engine, the packages it needs, and their extra.
@@ -115,7 +120,7 @@ def make_engine(url: str | os.PathLike[str] | None = None, **options: Any) -> En
     module = importlib.import_module(f"threadline.backends.{served.module}")
     engine = getattr(module, served.engine)
     taken = inspect.signature(engine).parameters
-    options = {name: value for name, value in options.items() if name != "ttl" or name in taken}
+    options = {name: value for name, value in options.items() if name not in _SHARED_OPTIONS or name in taken}
     unknown = sorted(set(options) - set(taken))
     if unknown:
         raise InvalidRequest(f"{kind}:// takes no option {unknown[0]} (docs/options.md says which it takes)")

@@ -81,3 +81,18 @@ def test_a_put_under_a_tenant_waits_once_too(proxied_url, schema, proxy):
     saver.put(*arguments(at, 2))
     assert proxy.trips - before == 1
     saver.close()
+
+
+def test_a_prune_waits_for_the_server_a_few_times_however_much_it_deletes(saver, proxy):
+    at = place("t")
+    for step in range(1, 120):
+        at = saver.put(*arguments(at, step))
+        saver.put_writes(at, [("count", step)], "task")
+    chunks = saver.stats().chunks
+    before = proxy.trips
+    plan = saver.thread("t").prune(keep_last=2)
+    assert len(plan.removes) == 117
+    assert proxy.trips - before < 60
+    assert saver.stats().chunks < chunks
+    assert [found.metadata["step"] for found in saver.list(place("t"))] == [119, 118]
+    assert saver.get(place("t"))["channel_values"]["messages"] == long_list(119)

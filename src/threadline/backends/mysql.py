@@ -72,13 +72,10 @@ class MysqlDialect:
         # IGNORE would also swallow what does not fit.
         return f"INSERT {body} ON DUPLICATE KEY UPDATE pool = pool"
 
-    def json_equals(self, column: str) -> str:
+    def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         # The JSON is ours and flat: a key and a value that are there stand in it as these very bytes. A longer
         # value may match as well, which the core sorts out.
-        return f"instr({column}, concat(?, ?)) > 0"
-
-    def json_value(self, key: str, value: Any) -> tuple[Any, Any]:
-        return f"{json.dumps(key)}:", json.dumps(value)
+        return f"instr({column}, concat(?, ?)) > 0", [f"{json.dumps(key)}:", json.dumps(value)]
 
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         mark = "?thread_id" if column.endswith("thread_id") else "?"

@@ -49,6 +49,9 @@ class PostgresDialect:
     most_values = _MOST_AMONG
     share_lock = " FOR SHARE"
 
+    def __init__(self, indexed: Sequence[str] = ()) -> None:
+        self._indexed = frozenset(indexed)
+
     def text(self, statement: str) -> str:
         return statement.replace("?", "%s")
 
@@ -57,11 +60,10 @@ class PostgresDialect:
         marks = ", ".join("?" * len(names))
         return f"INSERT INTO {table} ({columns}) VALUES ({marks}) {on_conflict(names, key, replace=replace)}"
 
-    def json_equals(self, column: str) -> str:
-        return f"{column} @> ?::jsonb"
-
-    def json_value(self, key: str, value: Any) -> tuple[Any, ...]:
-        return (json.dumps({key: value}),)
+    def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        if key in self._indexed:
+            return f"({column} -> '{key}') = ?::jsonb", [json.dumps(value)]
+        return f"{column} @> ?::jsonb", [json.dumps({key: value})]
 
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         array = BytesArray(values) if values and isinstance(values[0], bytes) else list(values)

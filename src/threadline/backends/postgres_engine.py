@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -25,6 +25,7 @@ from .postgres_sessions import Session
 from .postgres_settings import Settings, other_half
 from .postgres_sources import BlockingSource
 from .retry import Retry, RetryLayer
+from .sql.keyed import indexed_keys
 from .sql.statements import Statements
 
 __all__ = ["PostgresEngine", "read_url"]
@@ -55,6 +56,7 @@ class PostgresEngine:
         timeout: float = 30.0,
         setup: str | bool = "create",
         read_only: bool = False,
+        index_metadata: Iterable[str] = (),
     ) -> None:
         if connection is not None and pool is not None:
             raise InvalidRequest("give a connection or a pool, not both")
@@ -67,6 +69,7 @@ class PostgresEngine:
             setup=setup,
             read_only=read_only,
             shown_url=self.url,
+            indexed=indexed_keys(index_metadata),
         )
         tables = self._tables
         self._settings = Settings(
@@ -90,7 +93,7 @@ class PostgresEngine:
         """The backend of one half, with its layers."""
         tables = self._tables
         database = PostgresDatabase(self._lender(source), self._setter(source), tables, tenant)
-        settings, statements = self._settings, Statements(PostgresDialect(), tables.prefix)
+        settings, statements = self._settings, Statements(PostgresDialect(tables.indexed), tables.prefix)
         backend: Any = PostgresBackend(database, statements, lambda: settings.losses, settings.lose)
         backend = RetryLayer(backend, policy, clock)
         return ReadOnlyLayer(backend) if read_only else backend

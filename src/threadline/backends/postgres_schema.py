@@ -18,6 +18,7 @@ import psycopg
 
 from ..errors import Corrupt, InvalidRequest, NewerFormat
 from .postgres_sessions import Session, Step
+from .sql.keyed import index_name
 from .sql.schema import FORMAT
 from .sql.statements import check_prefix
 
@@ -50,10 +51,12 @@ class PostgresTables:
         setup: str | bool,
         read_only: bool,
         shown_url: str,
+        indexed: Sequence[str] = (),
     ) -> None:
         self.schema = _check_schema(schema)
         self.bare_prefix = check_prefix(prefix)
         self.prefix = f'"{self.schema}".{prefix}' if self.schema else prefix
+        self.indexed = indexed
         self._partitions = partitions or 0
         self._mode = setup
         self._read_only = read_only
@@ -73,7 +76,7 @@ class PostgresTables:
         schema = [f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"'] if self.schema else []
         steps = [statement for step in self._steps() for statement in (*step.statements, *step.concurrent)]
         number = f"INSERT INTO {self.prefix}meta (name, value) VALUES ('format', '{FORMAT}') ON CONFLICT DO NOTHING"
-        return "".join(f"{statement};\n" for statement in [*schema, *steps, number])
+        return "".join(f"{line};\n" for line in [*schema, *steps, *self._index_statements().values(), number])
 
     async def open(self, session: Session) -> None:
         """Check what is there, and create it where that is wanted."""
@@ -94,6 +97,7 @@ class PostgresTables:
                 f"{self._shown_url} has format {found}: open it once with setup='migrate' to bring it to {FORMAT}"
             )
         await self.look_around(session)
+        await self._index(session)
         self.is_ready = True
         await self._say_what_is_not_imported(session)
 
@@ -143,6 +147,36 @@ class PostgresTables:
             raise
         for statement in later:
             await session.batch([(statement, ())])
+
+    async def _index(self, session: Session) -> None:
+        """Make the indexes of named metadata keys that are missing; searching works without them, slowly."""
+        wanted = self._index_statements()
+        if not wanted:
+            return
+        there = (
+            "SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
+            "ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = ANY(%s)"
+        )
+        [result] = await session.batch([(there, (self._home, [name.lower() for name in wanted]))])
+        found = {name for (name,) in result.rows}
+        missing = [statement for name, statement in wanted.items() if name.lower() not in found]
+        if not missing or self._mode is False or self._read_only:
+            return
+        lock: Step = ("SELECT pg_advisory_xact_lock(%s)", (_key(f"threadline/setup/{self.bare_prefix.lower()}"),))
+        try:
+            # One batch is one transaction: who comes second finds the index there.
+            await session.batch([lock, *_bare(missing)])
+        except psycopg.errors.InsufficientPrivilege:
+            log.warning("%s: this role may not make the indexes of index_metadata; filters are slow", self._shown_url)
+
+    def _index_statements(self) -> dict[str, str]:
+        """What makes the index of each named metadata key, by the index's name."""
+        names = {index_name(self.bare_prefix, key): key for key in self.indexed}
+        table = f"{self.prefix}checkpoints"
+        return {
+            name: f"CREATE INDEX IF NOT EXISTS {name} ON {table} ((searchable -> '{key}'), id)"
+            for name, key in names.items()
+        }
 
     async def _create_schema(self, session: Session) -> None:
         if self.schema is None:

@@ -45,6 +45,9 @@ class SqliteDialect:
     most_values = 512
     share_lock = ""  # who writes holds the whole file
 
+    def __init__(self, indexed: Sequence[str] = ()) -> None:
+        self._indexed = frozenset(indexed)
+
     def text(self, statement: str) -> str:
         return statement
 
@@ -53,15 +56,19 @@ class SqliteDialect:
         verb = "REPLACE" if replace else "IGNORE"
         return f"INSERT OR {verb} INTO {table} ({columns}) VALUES ({marks})"
 
-    def json_equals(self, column: str) -> str:
-        return f"json_extract({column}, ?) = ?"
-
-    def json_value(self, key: str, value: Any) -> tuple[Any, Any]:
+    def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        if key in self._indexed:
+            return f"{json_at(column, key)} = ?", [value]
         # A JSON path, quoted; the core passes only keys that need no escape.
-        return f'$."{key}"', value
+        return f"json_extract({column}, ?) = ?", [f'$."{key}"', value]
 
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         return f"{column} IN ({', '.join('?' * len(values))})", list(values)
+
+
+def json_at(column: str, key: str) -> str:
+    """The expression of a key that has an index: part of the statement, or SQLite would not use the index."""
+    return f"json_extract({column}, '$.\"{key}\"')"
 
 
 class SqliteTransaction:

@@ -6,7 +6,7 @@ import logging
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..drive import run_now
@@ -14,9 +14,10 @@ from ..errors import Corrupt, InvalidRequest, NewerFormat
 from .engine import Operation
 from .group import GroupCommit
 from .sql.backend import SqlBackend, Transaction
+from .sql.keyed import index_name, indexed_keys
 from .sql.schema import FORMAT, Migration, migrations
 from .sql.statements import Statements, check_prefix
-from .sqlite import COLUMN_TYPES, SqliteConnections, SqliteDialect, SqliteTransaction, plain_rows
+from .sqlite import COLUMN_TYPES, SqliteConnections, SqliteDialect, SqliteTransaction, json_at, plain_rows
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -45,11 +46,13 @@ class SqliteEngine:
         synchronous: str = "FULL",
         timeout: float = 30.0,
         read_only: bool = False,
+        index_metadata: Iterable[str] = (),
     ) -> None:
         self.url = f"sqlite:///{path}" if path else "sqlite://"
         self._prefix = check_prefix(table_prefix)
         self._setup_mode = setup
         self._read_only = read_only
+        self._indexed = indexed_keys(index_metadata)
         self._is_given = connection is not None
         if connection is not None and connection.text_factory is not str:
             raise InvalidRequest("the given connection has a text_factory: Threadline's ids are text")
@@ -63,7 +66,7 @@ class SqliteEngine:
         )
         self._group = GroupCommit(self._connections)
         self._executor: Executor | None = None
-        statements = Statements(SqliteDialect(), self._prefix)
+        statements = Statements(SqliteDialect(self._indexed), self._prefix)
         self._blocking = SqlBackend(_BlockingSqlite(self), statements)
         self._on_loop = SqlBackend(_LoopSqlite(self), statements)
         _engines.add(self)
@@ -150,7 +153,20 @@ class SqliteEngine:
             raise InvalidRequest(
                 f"the database has format {found}: open it once with setup='migrate' to bring it to {FORMAT}"
             )
+        self._index(connection)
         self._say_what_is_not_imported(connection)
+
+    def _index(self, connection: sqlite3.Connection) -> None:
+        """Make the indexes of named metadata keys that are missing; searching works without them, slowly."""
+        named = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?"
+        names = {index_name(self._prefix, key): key for key in self._indexed}
+        missing = [name for name in names if not plain_rows(connection, named, (name,))]
+        if not missing or self._setup_mode is False or self._read_only:
+            return
+        with self._connections.transaction(connection):
+            for name in missing:
+                at = json_at("searchable", names[name])
+                connection.execute(f"CREATE INDEX IF NOT EXISTS {name} ON {self._prefix}checkpoints ({at}, id)")
 
     def _format(self, connection: sqlite3.Connection) -> int | None:
         named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"

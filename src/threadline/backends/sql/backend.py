@@ -8,6 +8,7 @@ read before the lock was granted is read again. Work may be run again from its s
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 
@@ -163,15 +164,24 @@ class SqlBackend(SqlReader):
             thread = await self._thread(thread_id, tx)
             if thread is None or thread.status == "deleted":
                 return 0
-            places = [(thread.pool, thread.serial, *key) for key in keys]
-            emptied = [(thread.pool, thread.serial, *key) for key in settled]
-            await tx.many(self.sql.drop_writes_at, places + emptied)
-            removed = 0
-            for place in places:
-                removed += await tx.run(self.sql.drop_checkpoint, place)
-            return removed
+            place = (thread.pool, thread.serial)
+            await self._drop_named(self.sql.w, "checkpoint_id", place, [*keys, *settled], tx)
+            return await self._drop_named(self.sql.c, "id", place, keys, tx)
 
         return await self.database.write(work)
+
+    async def _drop_named(
+        self, table: str, column: str, place: tuple[int, int], keys: Sequence[CheckpointKey], tx: Transaction
+    ) -> int:
+        """Delete the rows of these checkpoints, many in a statement: each is a way to a server and back."""
+        ids: dict[str, list[str]] = defaultdict(list)
+        for namespace, checkpoint_id in keys:
+            ids[namespace].append(checkpoint_id)
+        dropped = 0
+        for namespace, inside in ids.items():
+            for part in self._batches(inside):
+                dropped += await tx.run(*self.sql.drop_among(table, column, (*place, namespace), part))
+        return dropped
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         async def work(tx: Transaction) -> int:
@@ -179,7 +189,8 @@ class SqlBackend(SqlReader):
             await mark(await self._pool_links(pool, tx), reachable, partial(self._links, pool, tx=tx))
             doomed = [digest for digest in candidates if digest not in reachable]
             if doomed:
-                await tx.many(self.sql.drop_chunk, [(pool, digest) for digest in doomed])
+                for part in self._batches(doomed):
+                    await tx.run(*self.sql.drop_chunks(pool, part))
                 await tx.run(self.sql.raise_epoch, (pool,))
             return len(doomed)
 

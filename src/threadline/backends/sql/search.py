@@ -34,7 +34,8 @@ def page_statement(sql: Statements, query: Query) -> tuple[str, list[Any]]:
         if key in ("step", "source", "run_id"):
             where(f"c.{key} = ?", value)
         else:
-            where(sql.dialect.json_equals("c.searchable"), *sql.dialect.json_value(key, value))
+            condition, bound = sql.dialect.json_equals("c.searchable", key, value)
+            where(condition, *bound)
     if query.after is not None:
         last_id, last_thread, last_namespace = query.after
         where(

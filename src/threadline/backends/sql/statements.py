@@ -42,11 +42,8 @@ class Dialect(Protocol):
     def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
         """An insert that ignores, or replaces, a row with the same key."""
 
-    def json_equals(self, column: str) -> str:
-        """A condition: the JSON text in `column` has at a bound key a bound value."""
-
-    def json_value(self, key: str, value: Any) -> tuple[Any, ...]:
-        """A key and a value as `json_equals` binds them."""
+    def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        """A condition: the JSON in `column` has this value at this key; and what it binds."""
 
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         """A condition: the column is one of these; and what it binds."""
@@ -135,7 +132,6 @@ class Statements:
             f"SELECT {qualified} FROM line JOIN {c} c ON {here} AND c.id = line.id ORDER BY line.depth"
         )
         self.has_checkpoint = text(f"SELECT 1 FROM {c} WHERE pool = ? AND thread = ? AND id = ? LIMIT 1")
-        self.drop_checkpoint = text(f"DELETE FROM {c} WHERE pool = ? AND thread = ? AND namespace = ? AND id = ?")
         self.drop_checkpoints = text(f"DELETE FROM {c} WHERE pool = ? AND thread = ?")
 
         # A write of a task stays; a special one (error, interrupt, resume) replaces its predecessor.
@@ -150,14 +146,10 @@ class Statements:
             f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? "
             f"AND checkpoint_id >= ? AND checkpoint_id <= ?"
         )
-        self.drop_writes_at = text(
-            f"DELETE FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ?"
-        )
         self.drop_writes = text(f"DELETE FROM {w} WHERE pool = ? AND thread = ?")
 
         # A chunk; a second writer of the same digest is harmless.
         self.add_chunk = text(insert(k, "pool, digest, links, form, data", "pool, digest", replace=False))
-        self.drop_chunk = text(f"DELETE FROM {k} WHERE pool = ? AND digest = ?")
         self.pools = text(f"SELECT DISTINCT pool FROM {k} WHERE pool > ? ORDER BY pool LIMIT ?")
         self.drop_pool = text(f"DELETE FROM {k} WHERE pool = ?")
         self.digests = text(f"SELECT digest FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?")
@@ -219,3 +211,16 @@ class Statements:
         """Some columns of these chunks of a pool, and what the statement binds."""
         condition, bound = self.dialect.among("digest", digests)
         return self.dialect.text(f"SELECT {columns} FROM {self.k} WHERE pool = ? AND {condition}"), [pool, *bound]
+
+    def drop_chunks(self, pool: int, digests: Sequence[bytes]) -> tuple[str, list[Any]]:
+        """Delete these chunks of a pool, and what the statement binds."""
+        condition, bound = self.dialect.among("digest", digests)
+        return self.dialect.text(f"DELETE FROM {self.k} WHERE pool = ? AND {condition}"), [pool, *bound]
+
+    def drop_among(
+        self, table: str, column: str, place: tuple[int, int, str], ids: Sequence[str]
+    ) -> tuple[str, list[Any]]:
+        """Delete what a table has of these checkpoints of a namespace, and what the statement binds."""
+        condition, bound = self.dialect.among(column, ids)
+        here = "pool = ? AND thread = ? AND namespace = ?"
+        return self.dialect.text(f"DELETE FROM {table} WHERE {here} AND {condition}"), [*place, *bound]
