@@ -79,7 +79,8 @@ def choose(
 def choose_latest(history: History, marked: Iterable[CheckpointKey] = ()) -> set[CheckpointKey]:
     """The newest checkpoint of each namespace, what is tagged or pinned, and what these are made of."""
     named = {key for key in marked if key in history}
-    return with_chains(history, keep_latest(history) | named | (_below(history, named) if named else set()))
+    # What only serves a replay is not replayed itself: each chain is followed once.
+    return keep_latest(history) | with_chains(history, named | _below(history, named) if named else ())
 
 
 def _branch_heads(history: History, policy: Policy, now: float) -> set[CheckpointKey]:
