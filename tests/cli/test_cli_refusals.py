@@ -87,7 +87,7 @@ IN_VAIN: list[tuple[list[str], int, str]] = [
     (["answer", "trip", "q-9", "yes"], NOT_THERE, "it waits for q-1"),
     (["stats", "--by", "node"], TYPED_WRONG, "--by is task"),
     (["stats", "--since", "7d"], TYPED_WRONG, "--by task"),
-    (["threads", "--status", "asleep"], TYPED_WRONG, "'active' or 'archived'"),
+    (["threads", "--status", "asleep"], TYPED_WRONG, "'suspended' or 'archived'"),
     (["threads", "--limit", "-1"], TYPED_WRONG, "limit"),
     (["log", "trip", "--limit", "0"], TYPED_WRONG, "--limit"),
     (["log"], TYPED_WRONG, "THREAD"),

@@ -202,7 +202,7 @@ def test_the_password_is_never_shown(postgres: Any, target: Path, import_here: C
         pytest.skip("this server asks for the password that it knows")
     done = import_here(url, "--to", target)
     assert "***" in done.stdout
-    refused = import_here(url.replace("search_path%3D", "search_path%3Dno_"), "--to", target, status=1)
+    refused = import_here(url.replace("search_path%3D", "search_path%3Dno_"), "--to", target, status=2)
     lost = import_here(re.sub(r"@[^/]+/", "@127.0.0.1:1/", url), "--to", target, status=1)
     for told in (done, refused, lost):
         assert "hunter2" not in told.stdout + told.stderr

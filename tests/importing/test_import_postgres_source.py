@@ -160,7 +160,7 @@ def test_many_threads_with_odd_ids_in_batches(url: str, target: Path) -> None:
 def test_an_encrypted_source_needs_its_cipher(url: str, target: Path, import_here: Callable[..., Any]) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=KEY)
     write_thread(url, serde, note={"a": "secret"})
-    told = import_here(url, "--to", target, status=1).stderr
+    told = import_here(url, "--to", target, status=2).stderr
     assert "'msgpack+aes'" in told
     assert "cipher=" in told
     assert not target.exists()
@@ -199,7 +199,7 @@ def test_a_damaged_row_is_named_and_the_rest_is_imported(
     for name in ("before", "bad", "later"):
         write_thread(url, thread_id=name)
     execute(url, damage)
-    told = import_here(url, "--to", target, status=1)
+    told = import_here(url, "--to", target, status=2)
     [line] = told.stderr.splitlines()
     assert "thread 'bad', checkpoint" in line
     assert words in line
