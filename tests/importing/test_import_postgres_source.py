@@ -199,7 +199,7 @@ def test_a_damaged_row_is_named_and_the_rest_is_imported(
     for name in ("before", "bad", "later"):
         write_thread(url, thread_id=name)
     execute(url, damage)
-    told = import_here(url, "--to", target, status=2)
+    told = import_here(url, "--to", target, status=1)
     [line] = told.stderr.splitlines()
     assert "thread 'bad', checkpoint" in line
     assert words in line
@@ -223,7 +223,7 @@ def test_what_is_no_source_is_named_and_nothing_is_made(
             saver.setup()
     else:
         execute(url, *make)
-    told = import_here(url, "--to", target, status=1)
+    told = import_here(url, "--to", target, status=2)
     assert words in told.stderr
     assert (told.stdout, len(told.stderr.splitlines())) == ("", 1)
     assert not target.exists()
