@@ -32,6 +32,7 @@ class Line:
         self.loose: set[Key] = set()
         self.tags: dict[str, Key] = {}
         self.pins: set[Key] = set()
+        self.passed: set[Key] = set()  # those whose children a prune has taken
         self.is_archived = False
 
     @property
@@ -55,14 +56,8 @@ class Line:
         return any((ns, one.parent) == key and one.source == "loop" for (ns, _), one in self.kept.items())
 
     def settled(self) -> set[Key]:
-        """Those whose writes were taken up; a question never is."""
-        return {
-            key
-            for key, kept in self.kept.items()
-            if kept.writes
-            and self.is_taken_up(key)
-            and INTERRUPT not in {channel for _, channel, _ in kept.writes.values()}
-        }
+        """Those whose writes were taken up; a question that waits never is."""
+        return {key for key, kept in self.kept.items() if kept.writes and self.is_taken_up(key) and not _asks(kept)}
 
     def below(self, ids: set[str]) -> set[Key]:
         return {(CHILD, one) for (ns, one), kept in self.kept.items() if ns == CHILD and kept.above in ids}
@@ -92,14 +87,18 @@ class Line:
         heads, settled = self.heads(), self.settled()
         if drop_branches:
             heads = {max(heads)} if heads else set()
+        heads = {one for one in heads if ("", one) not in self.passed or one == self.root[0]}
         unsettled = {key for key, kept in self.kept.items() if kept.writes} - settled
         kept = {("", one) for one in (*heads, *self.root[:keep_last])}
         kept |= unsettled | {key for key in (*self.tags.values(), *self.pins) if key in self.kept}
         kept |= self.below({one for ns, one in kept if ns == ""})
         gone = self.kept.keys() - kept
-        if drop_settled:
-            for key in settled:
-                self.kept[key].writes.clear()
+        # Once the children are gone nobody can tell that the writes were taken up: they go along.
+        goes_on = {key for key in kept if any((ns, self.kept[ns, one].parent) == key for ns, one in gone)}
+        for key in settled & (kept if drop_settled else goes_on):
+            self.kept[key].writes.clear()
+        if gone:
+            self.passed = (self.passed | goes_on) & kept
         # Those below what goes by retention go too: nothing of them is loose.
         for key in gone:
             del self.kept[key]
@@ -130,3 +129,13 @@ class Line:
             for key in self.below({one}):
                 made.kept[key] = replace(self.kept[key], writes=dict(self.kept[key].writes))
         return made
+
+
+def _asks(kept: Kept) -> bool:
+    """Whether a task has asked, and neither an answer nor a result of it is there."""
+    channels: dict[str, set[str]] = {}
+    for task, channel, _ in kept.writes.values():
+        channels.setdefault(task, set()).add(channel)
+    if any("__resume__" in written for written in channels.values()):
+        return False
+    return any(INTERRUPT in written and all(one.startswith("__") for one in written) for written in channels.values())

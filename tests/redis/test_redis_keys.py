@@ -71,7 +71,7 @@ def test_an_expired_thread_is_gone_and_can_begin_anew(connect, client, prefix):
     fresh = connect()
     fill(fresh, "thread", 1)
     # What the first saver knew of the pool was true of another life of it.
-    saver.put(*lives.put_arguments("thread", 1)[:1], *lives.put_arguments("thread", 0)[1:])
+    saver.put(lives.config("thread"), *lives.put_arguments("thread", 0)[1:])
     fresh.clear_cache()
     assert fresh.get_tuple(lives.config("thread")).checkpoint == lives.checkpoint("thread", 0)
 

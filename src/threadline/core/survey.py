@@ -77,9 +77,9 @@ class Listing:
     def of(cls, *, limit: int | None = None, filter: Any = None, active_since: Any = None, **options: Any) -> Listing:
         """Check what a caller wants listed."""
         check_limit(limit)
-        for name in ("prefix", "after", "tag", "status"):
-            if options.get(name) is not None:
-                plain_text(options[name], name)
+        for name, value in options.items():
+            if value is not None or name in ("prefix", "after"):
+                plain_text(value, name)
         if options.get("status") not in (None, "active", "archived", "suspended"):
             raise InvalidRequest(f"status is 'active', 'suspended' or 'archived', not {options['status']!r}")
         try:

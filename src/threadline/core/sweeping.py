@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from ..backends.port import Backend, CheckpointKey, ThreadRow
 from ..backends.rules import ACTIVITY_SECONDS, mark
 from ..errors import Conflict, Corrupt, NotAllowed, NotFound
+from ..model import INTERRUPT, RESUME, WRITES_IDX_MAP
 from . import leases, retention
 from .pages import thread_rows
 from .policies import Plan, choose, choose_latest
@@ -184,21 +185,30 @@ async def collect_all(backend: Backend, progress: Progress | None = None) -> int
 
 async def _written(backend: Backend, thread_id: str, history: History) -> tuple[set[CheckpointKey], set[CheckpointKey]]:
     """The checkpoints that have pending writes, and those whose writes a child in the loop has taken up."""
-    written: dict[CheckpointKey, set[str]] = {}
+    written: dict[CheckpointKey, dict[str, set[str]]] = {}
     for write in await backend.thread_writes(thread_id):
-        written.setdefault(CheckpointKey(write.namespace, write.checkpoint_id), set()).add(write.channel)
+        tasks = written.setdefault(CheckpointKey(write.namespace, write.checkpoint_id), {})
+        tasks.setdefault(write.task_id, set()).add(write.channel)
     children: dict[CheckpointKey, list[Step]] = {}
     for step in history.values():
         if step.parent is not None:
             children.setdefault(step.parent, []).append(step)
     settled = {
         key
-        for key, channels in written.items()
+        for key, tasks in written.items()
         if any(child.source == "loop" for child in children.get(key, ()))
+        and not _asks(tasks)
         # For a delta channel the writes are the state: they stay while any child is replayed from them.
-        and not any(child.is_unreadable or channels & child.replays for child in children[key])
+        and not any(child.is_unreadable or set().union(*tasks.values()) & child.replays for child in children[key])
     }
     return set(written), settled
+
+
+def _asks(tasks: Mapping[str, set[str]]) -> bool:
+    """Whether a task waits for an answer: it has asked, and neither an answer nor a result is there."""
+    if any(RESUME in channels for channels in tasks.values()):
+        return False
+    return any(INTERRUPT in channels and not channels - WRITES_IDX_MAP.keys() for channels in tasks.values())
 
 
 async def _freed(backend: Backend, pool: int, thread_id: str, doomed: set[CheckpointKey]) -> int:
