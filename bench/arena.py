@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from bench.chat import ChatWork, Played, play
 from bench.checks import check
@@ -110,15 +110,16 @@ class Arena:
     work: ChatWork
     directory: Path
     round_number: int
+    reloads: bool = True  # whether the long chat is read back on the way
     _numbers: count[int] = field(default_factory=count)
 
     @property
     def is_calibration(self) -> bool:
         return self.ours is PEER
 
-    def between(self, ours: Side, peer: Side) -> Arena:
+    def between(self, ours: Side, peer: Side, **changes: Any) -> Arena:
         """The same round between other sides; a calibration stays one."""
-        return replace(self, ours=peer if self.is_calibration else ours, peer=peer)
+        return replace(self, ours=peer if self.is_calibration else ours, peer=peer, **changes)
 
     def both(self, measure: Callable[[Entrant], T]) -> Pair[T]:
         """Measure the two sides, one right after the other."""
@@ -159,6 +160,6 @@ class Arena:
         place, side = self.new_place(entrant), entrant.side
         gc.collect()
         with side.open(place, trust_identity=trust_identity) as saver:
-            played = play(saver, work, size=side.growth_of(place))
+            played = play(saver, work, size=side.growth_of(place), reloads=self.reloads)
         check(side.is_durable(place), f"{entrant.name} does not keep what it acknowledges")
         return ChatFile(place, played, side.bytes_of(place))

@@ -117,8 +117,8 @@ def merge(values: Mapping[str, Any], update: Mapping[str, Any]) -> Values:
     return merged
 
 
-def play(saver: Saver, work: ChatWork, size: Callable[[], int] | None = None) -> Played:
-    """Put every step, timing only the puts; `size` is asked 50 times on the way."""
+def play(saver: Saver, work: ChatWork, size: Callable[[], int] | None = None, *, reloads: bool = True) -> Played:
+    """Put every step, timing only the puts; `size` is asked 50 times on the way. Without `reloads`, nothing is read."""
     played = Played([], [], [])
     conversation = Conversation(saver)
     head: RunnableConfig = {"configurable": {"thread_id": THREAD_ID, "checkpoint_ns": ""}}
@@ -129,7 +129,7 @@ def play(saver: Saver, work: ChatWork, size: Callable[[], int] | None = None) ->
         config = saver.put(config, checkpoint, metadata, new_versions)
         played.put_seconds.append(perf_counter() - start)
         played.checkpoint_ids.append(checkpoint["id"])
-        if (number + 1) % STEPS_PER_RELOAD == 0:
+        if reloads and (number + 1) % STEPS_PER_RELOAD == 0:
             found = saver.get_tuple(head)
             assert found is not None, "the head of the thread is gone"
             check_equal(found.checkpoint["channel_values"], work.expected(number), f"step {number}")

@@ -59,8 +59,10 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "MySQL and MariaDB",
         "The same on MariaDB; the peer is langgraph-checkpoint-mysql (PyMySQLSaver, and AIOMySQLSaver on a pool of "
-        "10, where aiomysql 0.3 is given back the function that PyMySQL 1.2 withdrew from it). Bytes are "
-        "`data_length + index_length` after `ANALYZE TABLE`.",
+        "10, where aiomysql 0.3 is given back the function that PyMySQL 1.2 withdrew from it). `group_concat_max_len` "
+        "is raised, because the peer cannot read a state above it, which is 1 MB by default. On MariaDB the peer takes "
+        "seconds to read a long state: here the chat is put without reading it back, and its head is read once. "
+        "Bytes are `data_length + index_length` after `ANALYZE TABLE`.",
         ("mysql",),
     ),
     (

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 POOL_SIZE = 10  # what both sides get for many tasks or OS threads
 # What the servers take by default, where those of the tests are kept small.
 POSTGRES = {"shared_buffers": "128MB", "autovacuum": "on", "wal_level": "replica"}
-MARIADB = ("--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M")
+MARIADB = (
+    "--innodb-buffer-pool-size=128M",
+    "--innodb-log-file-size=96M",
+    # The peer reads a state as one JSON_ARRAYAGG, which MariaDB cuts off here, by default at 1 MB.
+    "--group-concat-max-len=1G",
+)
 
 
 class Postgres:
