@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sqlite3
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -27,6 +29,8 @@ PACKAGES = (
     "redis",
 )
 
+SERVERS = {"postgresql": "postgres", "mariadb": "mariadbd", "redis server": "redis-server"}
+
 
 def facts(directory: Path) -> dict[str, str]:
     """Name and value of each, in the order of the report."""
@@ -34,6 +38,7 @@ def facts(directory: Path) -> dict[str, str]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "sqlite": sqlite3.sqlite_version,
+        **{name: _server_version(program) for name, program in SERVERS.items()},
         "sync of 4 KB to disk": f"{sync_seconds(directory) * 1000:.2f} ms",
         **{name: _version(name) for name in PACKAGES},
     }
@@ -59,6 +64,18 @@ def sync_seconds(directory: Path, times: int = 50) -> float:
             seconds.append(perf_counter() - start)
     path.unlink()
     return median(seconds)
+
+
+def _server_version(program: str) -> str:
+    """The first number with dots that the program says of itself."""
+    from tests.servers.binaries import find
+
+    path = find(program)
+    if path is None:
+        return "not installed"
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    number = re.search(r"\d+(\.\d+)+", said)
+    return number[0] if number else "unknown"
 
 
 def _version(package: str) -> str:

@@ -76,9 +76,9 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Looking back over a history",
         "Ours alone, measured in one round: {history_threads:,} threads of {history_steps} small checkpoints "
         "({history_checkpoints:,} in all), {many_threads:,} threads for `threads(limit=50)`, one thread of "
-        "{long_thread:,} messages for `diff` and `fork`, and the long chat for `prune`. Each figure is that of a new "
-        "saver, which remembers nothing. The key is named by `index_metadata`; the rows looked for are the oldest. "
-        "What a fork adds is the growth of the store on disk over 50 forks.",
+        "{long_thread:,} messages for `diff` (3 of them changed) and `fork`, and the long chat for `prune`. Each "
+        "figure is that of a new saver, which remembers nothing. The key is named by `index_metadata`; the rows "
+        "looked for are the oldest. What a fork adds is the growth of the store on disk over 50 forks.",
         ("history",),
     ),
 )
@@ -93,7 +93,7 @@ and what is read back is compared with what was put. Figures are medians of {rou
 ratio is taken within each round, and the median of those is shown with its range. Above 1 is
 in our favour. Absolute figures belong to this machine; the ratios are what counts.
 
-Servers are as durable as they are by default: PostgreSQL with `fsync` and `synchronous_commit`, MariaDB with
+Servers flush before they acknowledge, for both sides: PostgreSQL with `fsync` and `synchronous_commit`, MariaDB with
 `innodb_flush_log_at_trx_commit=1`, Redis with `appendfsync always`.
 
 ![put and file size as a thread grows, and all ratios](benchmarks.svg)
