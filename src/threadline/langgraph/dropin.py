@@ -64,6 +64,7 @@ class AsyncSqliteSaver(Checkpointer):
 
     def __init__(self, conn: aiosqlite.Connection, *, serde: Any = None, **options: Any) -> None:
         engine_options, tool_options = split_options({**options, "serde": serde})
+        engine_options.pop("ttl", None)  # SQLite expires nothing by itself; a sweep does
         self.conn = conn
         engine = AiosqliteEngine(conn, **engine_options)
         self._start(engine, make_tools(engine, **tool_options))
