@@ -235,6 +235,8 @@ class HistoryMachine(RuleBasedStateMachine):
         if one is not None and not line.is_archived:
             self._saver().thread(name).delete(one)
             line.remove({one})
+            line.tags = {tag: key for tag, key in line.tags.items() if key != ("", one)}
+            line.pins.discard(("", one))
 
     @precondition(lambda self: self.lines)
     @rule(pick=picks)

@@ -37,13 +37,17 @@ def import_threads(
     read back and compared. Run it again to continue after a stop, or to add what is new.
     """
     # The store would say that LangGraph's threads are not imported, and how large some are.
-    logging.getLogger("threadline").setLevel(logging.ERROR)
+    log = logging.getLogger("threadline")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
         with progress_bar("importing") as progress:
             report = importing.import_threads(source, to, progress=progress)
     except KeyboardInterrupt:
         complain("stopped; run the same command again to continue")
         raise typer.Exit(130) from None
+    finally:
+        log.setLevel(level)
     if as_json:
         print_json({**dataclasses.asdict(report), "is_complete": report.is_complete})
     else:

@@ -197,7 +197,8 @@ def translated(link: BlockingLink) -> Iterator[None]:
     """Errors of the driver as errors of our tree."""
     try:
         yield
-    except (redis.RedisError, exceptions.RedisClusterException, OSError) as error:
+    # The asyncio driver raises AttributeError where another task closed the connection under a command.
+    except (redis.RedisError, exceptions.RedisClusterException, OSError, AttributeError) as error:
         if isinstance(error, ThreadlineError):
             raise
         made = translate(error, link.where)
