@@ -7,6 +7,7 @@ of many channels can so share one query for each level.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -35,7 +36,7 @@ class Gap:
         return self.after if side == AFTER else self.before
 
 
-class _Descent:
+class _Descent(ABC):
     """How deep a walk is on either side. The deeper side goes first, until both stand on one level."""
 
     kind: int
@@ -86,14 +87,17 @@ class _Descent:
         if self._levels[BEFORE] == self._levels[AFTER]:
             self._set_aside()
 
+    @abstractmethod
     def _tokens(self, side: int) -> Iterator[bytes]:
-        raise NotImplementedError
+        """The digests of one side's nodes that are still to be opened."""
 
+    @abstractmethod
     def _open(self, side: int, pile: Pile) -> None:
-        raise NotImplementedError
+        """Put what is in one side's nodes in their place."""
 
+    @abstractmethod
     def _set_aside(self) -> None:
-        raise NotImplementedError
+        """Leave out what both sides have; they are at one level."""
 
 
 class ListWalk(_Descent):
