@@ -58,20 +58,25 @@ class BlockingSource:
     async def give(self, session: Session) -> None:
         """Back where it came from, in no transaction."""
         connection = session.connection
-        if not connection.closed and not is_idle(connection):
-            try:
+        try:
+            if not connection.closed and not is_idle(connection):
                 await session.batch([("ROLLBACK", ())])
-            except psycopg.Error:
-                connection.close()
-        if session.is_restored and not connection.closed:
-            connection.autocommit = False
-        if session.pool is None:
-            self._lock.release()
-            return
-        self._lent.discard(id(connection))
-        if self._is_ours:
-            self._settings.used(connection)
-        session.pool.putconn(connection)
+            if session.is_restored and not connection.closed:
+                connection.autocommit = False
+        except psycopg.Error:
+            connection.pgconn.finish()
+        except BaseException:
+            # Interrupted on the way: nobody knows what the connection is in the middle of.
+            connection.pgconn.finish()
+            raise
+        finally:
+            if session.pool is None:
+                self._lock.release()
+            else:
+                self._lent.discard(id(connection))
+                if self._is_ours:
+                    self._settings.used(connection)
+                session.pool.putconn(connection)
 
     async def set_up(self, act: Callable[[Session], Coroutine[Any, Any, None]]) -> None:
         """Work on a connection whose tables need not be there yet."""
