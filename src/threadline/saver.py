@@ -18,7 +18,7 @@ from .core import copies, history, retention, survey, sweeping
 from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
 from .core.documents import log_damage
 from .core.reading import Read, read_one, to_tuple
-from .core.requests import Place, place_of, plain_text, text_id, text_ids
+from .core.requests import Place, place_of, plain_text, text_id, text_ids, text_names
 from .core.tools import Tools
 from .errors import Corrupt, InvalidRequest, NotAllowed
 from .lease import Lease
@@ -228,12 +228,14 @@ class Saver(Upkeep):
     def interrupts(self, *, prefix: str = "") -> Iterator[survey.Waiting]:
         """What waits for an answer, over all threads."""
         for info in self.threads(prefix=prefix):
-            yield from survey.waiting_at(self.get_tuple(info.config) or _EMPTY)
+            with survey.logged_damage():
+                yield from survey.waiting_at(self.get_tuple(info.config) or _EMPTY)
 
     async def ainterrupts(self, *, prefix: str = "") -> AsyncIterator[survey.Waiting]:
         async for info in self.athreads(prefix=prefix):
-            for waiting in survey.waiting_at(await self.aget_tuple(info.config) or _EMPTY):
-                yield waiting
+            with survey.logged_damage():
+                for waiting in survey.waiting_at(await self.aget_tuple(info.config) or _EMPTY):
+                    yield waiting
 
     def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None) -> Lease:
         """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds."""
@@ -310,8 +312,8 @@ class Saver(Upkeep):
         ]
 
     def _replaying(self, config: Any, channels: Sequence[str]) -> Operation[Any]:
-        place = place_of(config)
-        return lambda backend: history.delta_history(backend, self._tools, place, channels)
+        place, named = place_of(config), text_names(channels, "channels")
+        return lambda backend: history.delta_history(backend, self._tools, place, named)
 
     def _heads(self, thread_ids: Sequence[str]) -> Operation[Any]:
         names = text_ids(thread_ids, "thread_ids")
@@ -319,6 +321,7 @@ class Saver(Upkeep):
 
     def _values(self, heads: Sequence[Read], channels: Collection[str] | None) -> dict[str, dict[str, Any]]:
         found = {}
+        channels = None if channels is None else text_names(channels, "channels")
         for read in heads:
             values = to_tuple(self._tools, read, lazy=True).checkpoint["channel_values"]
             wanted = values if channels is None else [name for name in channels if name in values]

@@ -206,7 +206,10 @@ class Upkeep:
         )
 
     def _totalling(self, thread_id: str | None, prefix: str, since: float | None) -> Operation[Totals]:
-        return lambda backend: writes_by_task(backend, thread_id=thread_id, prefix=prefix, since=since)
+        if since is not None and (isinstance(since, bool) or not isinstance(since, (int, float))):
+            raise InvalidRequest(f"since is seconds since 1970, not {type(since).__name__}")
+        checked = plain_text(prefix, "prefix")
+        return lambda backend: writes_by_task(backend, thread_id=thread_id, prefix=checked, since=since)
 
     def _checking(self, thread_ids: Any, progress: Callable[[int, int], None] | None) -> Operation[Report]:
         names = None if thread_ids is None else text_ids(thread_ids, "thread_ids")

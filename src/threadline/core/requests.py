@@ -21,6 +21,7 @@ __all__ = [
     "plain_text",
     "text_id",
     "text_ids",
+    "text_names",
     "thread_of",
 ]
 
@@ -80,6 +81,17 @@ def text_ids(values: Any, what: str) -> list[str]:
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidRequest(f"{what} must be a list of ids, not {type(values).__name__}")
     return [text_id(value, f"one of {what}") for value in values]
+
+
+def text_names(values: Any, what: str) -> list[str]:
+    """Several names of channels, which may be empty. One text is not taken for the sequence of its letters."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidRequest(f"{what} must be a list of names, not {type(values).__name__}")
+    names = list(values)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidRequest(f"one of {what} must be text, not {type(name).__name__}")
+    return names
 
 
 def plain_text(value: Any, what: str) -> str:

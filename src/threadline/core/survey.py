@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -19,7 +20,17 @@ from .requests import check_limit, plain_text
 from .tools import Tools
 from .words import living, metadata_of, tags_of, words_form
 
-__all__ = ["Listing", "ThreadInfo", "Waiting", "describe", "heads", "status_of", "thread_info", "waiting_at"]
+__all__ = [
+    "Listing",
+    "ThreadInfo",
+    "Waiting",
+    "describe",
+    "heads",
+    "logged_damage",
+    "status_of",
+    "thread_info",
+    "waiting_at",
+]
 
 log = logging.getLogger("threadline")
 _PAGE = 500
@@ -129,6 +140,15 @@ def _listed(tools: Tools, row: ThreadRow) -> ThreadInfo:
     except (Corrupt, NotAllowed) as trouble:
         log.error("%s; it is listed without what was said about it", trouble)
         return thread_info(tools, row._replace(tags="[]", metadata=b""))
+
+
+@contextmanager
+def logged_damage() -> Iterator[None]:
+    """One thread that cannot be read does not end a list over many."""
+    try:
+        yield
+    except (Corrupt, NotAllowed) as trouble:
+        log.error("%s; it is left out of the list", trouble)
 
 
 def thread_info(tools: Tools, row: ThreadRow) -> ThreadInfo:
