@@ -204,7 +204,7 @@ def make_tools(
         if foreign is not None and not hasattr(foreign, "dumps_typed"):
             foreign = _Untyped(foreign)
         codec = Codec(TypeRules(allowed_types), foreign=foreign)
-    tools = Tools(
+    return Tools(
         codec,
         ring=ring,
         compression=compression,
@@ -217,10 +217,6 @@ def make_tools(
         retention=retention,
         ttl_seconds=ttl,
     )
-    if hasattr(engine, "when_lost"):
-        # A server that was lost may come back without what it acknowledged: nothing is known of it any more.
-        engine.when_lost(tools.forget)
-    return tools
 
 
 class _Untyped:

@@ -79,11 +79,11 @@ def test_puts_in_the_group_of_an_interrupted_one_are_stored_or_told(connect, dat
         thread.start()
     while len(group._waiting) < 4:
         time.sleep(0.001)
-    group._is_led = False
+    group._leaders.clear()
     interrupt((group, saver._engine._connections), *moment)
     with pytest.raises(KeyboardInterrupt):
         saver.put(*lives.put_arguments("t", 1))
-    if not group._is_led:  # the main thread never came to lead: whoever puts next does
+    if not group._leaders:  # the main thread never came to lead: whoever puts next does
         saver.put(*lives.put_arguments("t", 1))
     for thread in waiting:
         thread.join(10)

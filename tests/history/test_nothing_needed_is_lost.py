@@ -6,6 +6,7 @@ import pytest
 
 import threadline
 from threadline import Conflict, InvalidRequest, KeyRing, Policy
+from threadline.core import policies
 
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
 DELTAS = {"counters_since_delta_snapshot": {"m": [1, 1]}}
@@ -178,3 +179,23 @@ def test_absurd_places_are_errors_of_ours(connect, at):
     put(saver, {"z": 0})
     with pytest.raises(threadline.ThreadlineError):
         saver.thread("t").at(at)
+
+
+def test_a_prune_spares_what_a_checkpoint_that_came_meanwhile_is_replayed_from(connect, monkeypatch):
+    """Between the decision and the deletion somebody goes on from a checkpoint that was to go."""
+    saver, other = connect(), connect()
+    head = delta_chain(saver)
+    parent = saver.get_tuple(head).parent_config
+    put(saver, {"m": ["whole"]}, head)
+    came = []
+    decide = policies.keep_latest
+
+    def decide_and_dawdle(history):
+        kept = decide(history)
+        came.append(put(other, {"z": "late"}, parent, **DELTAS))
+        return kept
+
+    monkeypatch.setattr(policies, "keep_latest", decide_and_dawdle)
+    saver.prune(["t"])
+    [late] = came
+    assert replayed(connect(), late) == (["seed"], [[0], [1], [2]])

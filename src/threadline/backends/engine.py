@@ -42,9 +42,6 @@ class Engine(Protocol):
     def close(self) -> None:
         """Release connections and threads; later use raises Closed."""
 
-    # An engine whose server may come back without what it acknowledged has also
-    # `when_lost(forget)`: calls a function when a connection was lost.
-
     async def aclose(self) -> None:
         """`close`, from an event loop."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -30,6 +30,7 @@ __all__ = [
     "MysqlBackend",
     "MysqlDialect",
     "MysqlTransaction",
+    "READ_ONLY",
     "NeedsSnapshot",
     "Wire",
     "bound",
@@ -191,9 +192,6 @@ class MysqlBackend(SqlBackend):
 
     sql: MysqlStatements
 
-    # Called when the server was away: what was known of the store is forgotten.
-    lose: Callable[[], None] = staticmethod(lambda: None)
-
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         for change in changes:
             for row in change.checkpoints:
@@ -201,14 +199,7 @@ class MysqlBackend(SqlBackend):
                 check_id(row.parent)
             for write in change.writes:
                 check_id(write.checkpoint_id)
-        try:
-            return await super().apply(changes)
-        except Unavailable:
-            # The server that answers next may lack what this one acknowledged: have the chunks asked for again.
-            for change in (one for one in changes if one.stamp is not None):
-                change.stamp = (change.stamp[0], -1)  # type: ignore[index]
-            self.lose()
-            raise
+        return await super().apply(changes)
 
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
@@ -224,8 +215,9 @@ class MysqlBackend(SqlBackend):
             named = (*place, checkpoint_id)
             return await tx.both((sql.find, named), (sql.found_writes, named))
 
+        doubted = self._doubted()
         rows, writes = await self.database.read(work)
-        return found_row(rows[0])._replace(writes=ordered_writes(writes)) if rows else None
+        return found_row(rows[0], doubted)._replace(writes=ordered_writes(writes)) if rows else None
 
     async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
         if own_words(before) != own_words(after):
@@ -350,7 +342,7 @@ _BUSY = frozenset([1040, 1180, 1203, 1205, 1206, 1213, 1226, 1317, 1969, 3024, 3
 _FULL = frozenset([1021, 1026, 1114, 1041])
 _DENIED = frozenset([1044, 1045, 1130, 1698, 1862, 3118, 3955])
 _NO_RIGHT = frozenset([1142, 1143, 1227, 1370])
-_READ_ONLY = frozenset([1290, 1792, 1836, 3100])
+READ_ONLY = frozenset([1290, 1792, 1836, 3100])
 _DAMAGED = frozenset([1030, 1034, 1194, 1195, 1712, 1877])
 
 
@@ -367,7 +359,7 @@ def translate(error: BaseException, where: str, *, is_given: bool = False) -> Th
         return Unavailable(f"{where} is busy, or another transaction was in the way (error {code}): try again")
     if code in _FULL:
         return StorageFull(f"no room left at {where} (error {code}): free some space, nothing was written")
-    if code in _READ_ONLY:
+    if code in READ_ONLY:
         return ReadOnly(f"{where} is read-only (error {code}): connect to the primary, or open it with read_only=True")
     return _translate_mistake(code, where)
 

@@ -19,7 +19,7 @@ import pymysql
 from pymysql.constants import CLIENT, SERVER_STATUS
 
 from ..errors import Closed, Conflict, Unavailable
-from .mysql import LOST, Answer
+from .mysql import LOST, READ_ONLY, Answer
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +45,11 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, pymysql.err.MySQLError):
         return not error.args or error.args[0] in LOST or isinstance(error, pymysql.err.InterfaceError)
     return isinstance(error, (OSError, EOFError)) or not isinstance(error, Exception)
+
+
+def is_useless(error: BaseException) -> bool:
+    """Whether a new connection may do better: this one is lost, or its server only reads by now."""
+    return is_lost(error) or (isinstance(error, pymysql.err.MySQLError) and error.args[0] in READ_ONLY)
 
 
 class _Wire:
@@ -100,12 +105,13 @@ class LoopWire(_Wire):
 
 
 class BlockingPool:
-    """PyMySQL connections for the threads of this process."""
+    """PyMySQL connections for the threads of this process; `lose` is called when an idle one is gone."""
 
-    def __init__(self, connect: Callable[[], Any], size: int, timeout: float) -> None:
+    def __init__(self, connect: Callable[[], Any], size: int, timeout: float, lose: Callable[[], None]) -> None:
         self._connect = connect
         self._size = size
         self._timeout = timeout
+        self._lose = lose
         self._is_closed = False
         self.restart()
 
@@ -119,11 +125,18 @@ class BlockingPool:
     def connection(self) -> Iterator[Any]:
         """A connection, alone on it."""
         change = self._change
-        connection = self._taken() or self._opened()
+        self._reserve()
+        try:
+            connection = self._taken() or self._connect()
+        except BaseException:
+            with change:
+                self._out -= 1
+                change.notify()
+            raise
         try:
             yield connection
         except BaseException as error:
-            if is_lost(error):
+            if is_useless(error):
                 connection._force_close()
                 self._drop_idle()
             raise
@@ -144,8 +157,8 @@ class BlockingPool:
             self._idle.clear()
             self._change.notify_all()
 
-    def _taken(self) -> Any:
-        """An idle connection that works, or None with a place reserved for a new one."""
+    def _reserve(self) -> None:
+        """Wait until there may be one more connection in use."""
         deadline = time.monotonic() + self._timeout
         with self._change:
             while self._out >= self._size and not self._is_closed:
@@ -153,21 +166,18 @@ class BlockingPool:
                     raise exhausted(self._size, self._timeout)
             refuse_if_closed(self._is_closed)
             self._out += 1
-            while self._idle:
-                connection, since = self._idle.pop()
-                if _works(connection, time.monotonic() - since):
-                    return connection
-                connection._force_close()
-            return None
 
-    def _opened(self) -> Any:
-        try:
-            return self._connect()
-        except BaseException:
+    def _taken(self) -> Any:
+        """An idle connection that works, or None. Asking it may take long, and is nobody else's business."""
+        while True:
             with self._change:
-                self._out -= 1
-                self._change.notify()
-            raise
+                if not self._idle:
+                    return None
+                connection, since = self._idle.pop()
+            if _works(connection, time.monotonic() - since):
+                return connection
+            connection._force_close()
+            self._lose()
 
     def _drop_idle(self) -> None:
         with self._change:
@@ -226,12 +236,15 @@ async def connect_on_loop(options: dict[str, Any]) -> Any:
 
 
 class LoopPool:
-    """aiomysql connections for the tasks of one event loop."""
+    """aiomysql connections for the tasks of one event loop; `lose` is called when an idle one is gone."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Any]], size: int, timeout: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[Any]], size: int, timeout: float, lose: Callable[[], None]
+    ) -> None:
         import asyncio
 
         self._connect = connect
+        self._lose = lose
         self._size = size
         self._timeout = timeout
         self._is_closed = False
@@ -257,7 +270,7 @@ class LoopPool:
             try:
                 yield connection
             except BaseException as error:
-                if is_lost(error):
+                if is_useless(error):
                     connection.close()
                     self._drop_idle()
                 raise
@@ -285,12 +298,14 @@ class LoopPool:
             reader = connection._reader
             if connection.closed or reader.at_eof() or reader.exception() or getattr(reader, "eof_received", False):
                 connection.close()
+                self._lose()
                 continue
             if time.monotonic() - since > _LONG_IDLE_SECONDS:
                 try:
                     await connection.ping(reconnect=False)
                 except (pymysql.err.MySQLError, OSError):
                     connection.close()
+                    self._lose()
                     continue
             return connection
         return None

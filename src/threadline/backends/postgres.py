@@ -7,7 +7,7 @@ PgBouncer in transaction mode; the tenant is set for each transaction.
 
 A put whose thread is known is one batch, which the server takes for one transaction: the lock alone, and one
 statement that inserts everything if the thread is still what the put was prepared for. If it is not, nothing was
-written, and the general way finds out why.
+written, and the general way finds out why. Puts that wait at the same time share such a batch (gather.py).
 
 A server that fails over may have lost what it acknowledged. Whoever relies on chunks that it does not send is
 therefore told that its stamp has passed when a connection was lost meanwhile, or when the server is another one.
@@ -17,29 +17,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import Unavailable
 from .port import Applied, Change, Found, Stale
 from .postgres_put import PutStatements, split_writes
 from .postgres_sessions import BytesArray
-from .sql.backend import SqlBackend, Transaction, _Refused
-from .sql.reader import found_row, ordered_writes
+from .sql.backend import SqlBackend, Transaction
+from .sql.reader import DOUBT_SHIFT, found_row, ordered_writes
 from .sql.statements import Statements
 
 if TYPE_CHECKING:
     from .postgres_schema import PostgresTables
     from .postgres_sessions import Result, Session, Step
 
-__all__ = ["PostgresBackend", "PostgresDatabase", "PostgresDialect", "PostgresTransaction"]
+__all__ = ["Gatherer", "PostgresBackend", "PostgresDatabase", "PostgresDialect", "PostgresTransaction"]
 
 T = TypeVar("T")
 _MOST_AMONG = 2000
 _WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# No epoch is negative: a change with this one is stale.
-_NO_EPOCH = -1
+# Does a change together with others that wait, if it can; tells whether it was made.
+Gatherer = Callable[[Change], Coroutine[Any, Any, bool]]
 
 
 class PostgresDialect:
@@ -183,10 +181,7 @@ class PostgresDatabase:
 
 
 class PostgresBackend(SqlBackend):
-    """The Backend port on PostgreSQL.
-
-    `losses` counts the connections that were lost so far; `lose` adds one, and has what is known forgotten.
-    """
+    """The Backend port on PostgreSQL. `lose` counts a loss of the server, which `doubts` tells."""
 
     database: PostgresDatabase
 
@@ -194,55 +189,46 @@ class PostgresBackend(SqlBackend):
         self,
         database: PostgresDatabase,
         statements: Statements,
-        losses: Callable[[], int],
+        doubts: Callable[[], int],
         lose: Callable[[], None],
+        gather: Callable[[PostgresBackend], Gatherer],
     ) -> None:
-        super().__init__(database, statements)
+        super().__init__(database, statements, doubts)
         self._put = PutStatements(statements)
-        self._losses = losses
         self._lose = lose
+        self._gatherer = gather(self)
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
-        before = self._losses()
+        if len(changes) == 1:
+            [change] = changes
+            if change.stamp is not None and self._put.serves(change) and await self._gatherer(change):
+                return [Applied(change.stamp)]
+        return await super().apply(changes)
 
-        def has_lost() -> bool:
-            return self._losses() != before
+    async def put_together(self, changes: Sequence[Change]) -> list[bool]:
+        """Whether each change was made, in one round trip for all; they are of the usual kind, and share no pool."""
 
-        try:
-            if len(changes) == 1 and self._put.serves(changes[0]):
-                stamp = changes[0].stamp
-                assert stamp is not None
-                steps = [
-                    lock_step(self.database.tables, stamp[0], exclusive=False),
-                    self._put.step(changes[0], self.database.tables.server_born),
-                ]
-                results = await self.database.at_once(steps, unless=has_lost)
-                if results is not None and results[-1].rows:
-                    return [Applied(stamp)]
-            return await self.database.write(partial(self._apply_trusted, changes, has_lost))
-        except _Refused as refused:
-            return [refused.stale for _ in changes]
-        except Unavailable:
-            if has_lost():
-                _distrust(changes)
-            raise
+        def passed() -> bool:
+            # Whoever relies on chunks it does not send must have learnt of them from the server that answers now.
+            doubts = self._doubts()
+            return any(change.stamp is not None and change.stamp[1] >> DOUBT_SHIFT != doubts for change in changes)
 
-    async def _apply_trusted(
-        self, changes: Sequence[Change], has_lost: Callable[[], bool], tx: Transaction
-    ) -> list[Applied | Stale]:
-        """Apply the changes, after refusing those that rely on chunks which the server may have lost."""
-        if any(change.stamp is not None for change in changes) and (has_lost() or await self._is_another_server(tx)):
-            _distrust(changes)
-        return await self._apply_all(changes, tx)
+        results = await self.database.at_once(self._put.steps(changes, self.database.tables), unless=passed)
+        made = {pool for (pool,) in results[-1].rows} if results is not None else set()
+        return [change.stamp is not None and change.stamp[0] in made for change in changes]
 
-    async def _is_another_server(self, tx: Transaction) -> bool:
+    async def _apply_all(self, changes: Sequence[Change], tx: Transaction) -> list[Applied | Stale]:
+        if any(change.stamp is not None for change in changes):
+            await self._note_server(tx)
+        return await super()._apply_all(changes, tx)
+
+    async def _note_server(self, tx: Transaction) -> None:
+        """Count a loss where the server is another than the one that was known."""
         [(born,)] = await tx.rows(self._put.server_born)
         tables = self.database.tables
-        if born == tables.server_born:
-            return False
-        tables.server_born = born
-        self._lose()
-        return True
+        if born != tables.server_born:
+            tables.server_born = born
+            self._lose()
 
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
@@ -253,11 +239,12 @@ class PostgresBackend(SqlBackend):
             statement = self._put.newest_with_writes if checkpoint_id is None else self._put.find_with_writes
         else:
             statement = self.sql.newest if checkpoint_id is None else self.sql.find
+        doubted = self._doubted()
         rows = await self._read_once(lambda tx: tx.rows(statement, place))
         if not rows:
             return None
         found, writes = split_writes(rows) if with_writes else (rows[0], [])
-        return found_row(found)._replace(writes=ordered_writes(writes))
+        return found_row(found, doubted)._replace(writes=ordered_writes(writes))
 
     async def _read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self.database.read_once(work)
@@ -266,10 +253,3 @@ class PostgresBackend(SqlBackend):
         # An array is one value, whatever its length: nothing to pad.
         for start in range(0, len(values), _MOST_AMONG):
             yield values[start : start + _MOST_AMONG]
-
-
-def _distrust(changes: Sequence[Change]) -> None:
-    """Have these changes refused as stale, so that their chunks are asked for again."""
-    for change in changes:
-        if change.stamp is not None:
-            change.stamp = (change.stamp[0], _NO_EPOCH)

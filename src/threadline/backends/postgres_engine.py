@@ -14,12 +14,15 @@ import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
 
 from ..drive import BlockingClock, Clock, LoopClock, run_now
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, Unavailable
 from .engine import Operation
+from .gather import Gather, Job, LoopGather
 from .layers import ReadOnlyLayer
-from .postgres import PostgresBackend, PostgresDatabase, PostgresDialect
+from .port import Change
+from .postgres import Gatherer, PostgresBackend, PostgresDatabase, PostgresDialect
 from .postgres_errors import Whereabouts, is_lost, translate
 from .postgres_loop import LoopSource
+from .postgres_put import may_share
 from .postgres_schema import PostgresTables
 from .postgres_sessions import Session
 from .postgres_settings import Settings, other_half
@@ -31,6 +34,8 @@ from .sql.statements import Statements
 __all__ = ["PostgresEngine", "read_url"]
 
 T = TypeVar("T")
+# So many transactions of puts go on at once; what comes meanwhile waits, and shares the next.
+_MOST_LEADERS = 2
 _engines: weakref.WeakSet[PostgresEngine] = weakref.WeakSet()
 
 
@@ -83,18 +88,26 @@ class PostgresEngine:
         )
         self._blocking_source = BlockingSource(self._settings, connection, pool)
         self._loop_source = LoopSource(self._settings, connection, pool)
-        self._blocking = self._layered(self._blocking_source, BlockingClock(), tenant, _policy(retry), read_only)
-        self._on_loop = self._layered(self._loop_source, LoopClock(), tenant, _policy(retry), read_only)
+        self._gathers: list[Gather] = []
+        policy = _policy(retry)
+        self._blocking = self._layered(self._blocking_source, self._shared, BlockingClock(), tenant, policy, read_only)
+        self._on_loop = self._layered(self._loop_source, _shared_on_loop, LoopClock(), tenant, policy, read_only)
         _engines.add(self)
 
     def _layered(
-        self, source: BlockingSource | LoopSource, clock: Clock, tenant: str | None, policy: Retry, read_only: bool
+        self,
+        source: BlockingSource | LoopSource,
+        gather: Callable[[PostgresBackend], Gatherer],
+        clock: Clock,
+        tenant: str | None,
+        policy: Retry,
+        read_only: bool,
     ) -> Any:
         """The backend of one half, with its layers."""
         tables = self._tables
         database = PostgresDatabase(self._lender(source), self._setter(source), tables, tenant)
         settings, statements = self._settings, Statements(PostgresDialect(tables.indexed), tables.prefix)
-        backend: Any = PostgresBackend(database, statements, lambda: settings.losses, settings.lose)
+        backend: Any = PostgresBackend(database, statements, lambda: settings.losses, settings.lose, gather)
         backend = RetryLayer(backend, policy, clock)
         return ReadOnlyLayer(backend) if read_only else backend
 
@@ -117,10 +130,6 @@ class PostgresEngine:
         """Every statement that `setup()` runs on a new database, for those who run them themselves."""
         return self._tables.ddl()
 
-    def when_lost(self, forget: Callable[[], None]) -> None:
-        """Have this called when a connection was lost: what was known of the store may be wrong since."""
-        self._settings.when_lost = forget
-
     def close(self) -> None:
         self._settings.is_closed = True
         self._loop_source.close()
@@ -132,8 +141,21 @@ class PostgresEngine:
         self._blocking_source.close()
 
     def after_fork_in_child(self) -> None:
+        for gather in self._gathers:
+            gather.restart()
         self._blocking_source.abandon()
         self._loop_source.abandon()
+
+    def _shared(self, backend: PostgresBackend) -> Gatherer:
+        """Puts of threads that wait at the same time go together."""
+        gather = _SharedPuts(backend)
+        self._gathers.append(gather)
+
+        async def put(change: Change) -> bool:
+            made: bool = gather.run(change)
+            return made
+
+        return put
 
     def _lender(self, source: BlockingSource | LoopSource) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def lend(act: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
@@ -161,6 +183,36 @@ class PostgresEngine:
         if is_lost(error):
             self._settings.lose()
         return translate(error, self._settings.where)
+
+
+class _SharedPuts(Gather):
+    """Puts of threads: those that wait at the same time are one transaction."""
+
+    def __init__(self, backend: PostgresBackend) -> None:
+        super().__init__(_MOST_LEADERS)
+        self._backend = backend
+
+    def _fits(self, group: list[Job], job: Job) -> bool:
+        return may_share([one.work for one in group], job.work)
+
+    def _commit(self, group: list[Job]) -> None:
+        try:
+            made = run_now(self._backend.put_together([job.work for job in group]))
+            for job, result in zip(group, made, strict=True):
+                job.result = result
+        except Exception as error:
+            if len(group) > 1 and not isinstance(error, Unavailable):
+                for job in group:
+                    self._commit([job])
+                return
+            for job in group:
+                job.error = error
+        self._tell(group)
+
+
+def _shared_on_loop(backend: PostgresBackend) -> Gatherer:
+    """Puts of tasks that wait at the same time go together."""
+    return LoopGather(backend.put_together, may_share, _MOST_LEADERS).run
 
 
 def _policy(retry: int | tuple[int, float] | None) -> Retry:

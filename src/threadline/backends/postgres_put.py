@@ -1,25 +1,26 @@
-"""One change as one statement, which writes all of it if the thread is still as expected, or nothing."""
+"""Changes as one statement, which writes all of a change if its thread is still as expected, or nothing of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .port import Change, WriteRow
+from .port import Change
 from .postgres_schema import SERVER_BORN
-from .postgres_sessions import BytesArray, WholesArray
+from .postgres_sessions import BytesArray, RealsArray, TextsArray, WholesArray
 from .rules import ACTIVITY_SECONDS
+from .sql.reader import DOUBT_SHIFT
 from .sql.statements import CHECKPOINT_COLUMNS, WRITE_COLUMNS, Statements
 
 if TYPE_CHECKING:
+    from .postgres_schema import PostgresTables
     from .postgres_sessions import Step
 
-__all__ = ["PutStatements", "split_writes"]
+__all__ = ["PutStatements", "may_share", "split_writes"]
 
-# Whether there are chunks, a checkpoint, writes that stay, writes that replace.
-Shape = tuple[bool, bool, bool, bool]
+# How the columns travel: as arrays, one element for each row.
 _CHECKPOINT_TYPES = (
-    "text", "text", "text", "bytea", "integer", "bytea", "integer", "bytea", "bigint", "text", "text", "float8",
-    "jsonb",
+    "text", "text", "text", "bytea", "bigint", "bytea", "bigint", "bytea", "bigint", "text", "text", "float8", "text",
 )  # fmt: skip
 # Where a write's columns stand in the row of a checkpoint; the rest is empty.
 _WRITE_IN_FOUND = (
@@ -30,7 +31,14 @@ _WRITE_IN_FOUND = (
 _WRITE_TYPES = ("text", "text", "text", "bigint", "text", "text", "bytea", "bigint", "bytea")
 
 
-_ARRAYS: dict[str, type[list[Any]]] = {"text": list, "bigint": WholesArray, "bytea": BytesArray}
+_CHUNK_TYPES = ("bytea", "bytea", "bigint", "bytea")
+_ARRAYS: dict[str, type[list[Any]]] = {
+    "text": TextsArray, "bigint": WholesArray, "bytea": BytesArray, "float8": RealsArray
+}  # fmt: skip
+_LOCKS = "SELECT pg_advisory_xact_lock_shared(key) FROM unnest(%s::bigint[]) AS key"
+_EPOCH_MASK = (1 << DOUBT_SHIFT) - 1
+# Changes of more bytes than this in one statement would make the others wait.
+_MOST_BYTES = 4 * 1024 * 1024
 
 
 class PutStatements:
@@ -38,7 +46,7 @@ class PutStatements:
 
     def __init__(self, sql: Statements) -> None:
         self._sql = sql
-        self._made: dict[Shape, str] = {}
+        self._made: dict[int, str] = {}
         self.server_born = f"SELECT {SERVER_BORN}"
         # A checkpoint, and below it its writes, in one statement and so from one state of the database.
         written = ", ".join(f"w.{column}" if column else f"NULL::{kind}" for column, kind in _WRITE_IN_FOUND)
@@ -54,70 +62,94 @@ class PutStatements:
     def serves(self, change: Change) -> bool:
         """Whether a change is of the usual kind: one that goes to a thread which is known to exist."""
         is_plain = change.head is None and change.lease is None and change.joins is None
-        return is_plain and change.stamp is not None and change.stamp[1] >= 0 and len(change.checkpoints) <= 1
+        return is_plain and change.stamp is not None
 
-    def step(self, change: Change, server_born: float) -> Step:
-        """The statement of a change and its values; it gives a row if the change was made."""
-        assert change.stamp is not None
-        pool, epoch = change.stamp
-        values: list[Any] = [change.thread_id, pool, epoch, server_born]
-        adds = [write for write in change.writes if not write.replaces]
-        # Of two at one index the later counts; one statement cannot replace a row twice.
-        replaces = list({write[:4]: write for write in change.writes if write.replaces}.values())
-        if change.chunks:
-            digests, links, forms, contents = zip(*sorted(change.chunks), strict=True)
-            values += [pool, BytesArray(digests), BytesArray(links), WholesArray(forms), BytesArray(contents)]
-        if change.checkpoints:
-            values += [pool, *change.checkpoints[0]]
-        for writes in (adds, replaces):
-            if writes:
-                values += [pool, *_columns(writes)]
-        values += [change.now, change.now - ACTIVITY_SECONDS]
-        shape = (bool(change.chunks), bool(change.checkpoints), bool(adds), bool(replaces))
-        statement = self._made.get(shape)
-        if statement is None:
-            statement = self._made[shape] = self._make(shape)
-        return statement, values
+    def steps(self, changes: Sequence[Change], tables: PostgresTables) -> list[Step]:
+        """Changes of different pools: their locks, alone, and the statement; it gives the pools that were changed.
 
-    def _make(self, shape: Shape) -> str:
-        has_chunks, has_checkpoint, adds, replaces = shape
+        What is looked at after a lock was granted is what holds now, so the locks have a statement of their own.
+        """
+        adds: list[Any] = []
+        replaces: list[Any] = []
+        for change in changes:
+            assert change.stamp is not None
+            pool = change.stamp[0]
+            adds += [(pool, *write) for write in change.writes if not write.replaces]
+            # Of two at one index the later counts; one statement cannot replace a row twice.
+            unique = {write[:4]: (pool, *write) for write in change.writes if write.replaces}
+            replaces += unique.values()
+        stamps = [change.stamp for change in changes if change.stamp is not None]
+        chunks = [(change.stamp[0], *chunk) for change in changes if change.stamp for chunk in sorted(change.chunks)]
+        checkpoints = [(change.stamp[0], *row) for change in changes if change.stamp for row in change.checkpoints]
+        values: list[Any] = [
+            TextsArray(change.thread_id for change in changes),
+            WholesArray(pool for pool, _ in stamps),
+            WholesArray(epoch & _EPOCH_MASK for _, epoch in stamps),
+            RealsArray(change.now for change in changes),
+            tables.server_born,
+        ]
+        shape = 0
+        for rows, types in (
+            (chunks, _CHUNK_TYPES), (checkpoints, _CHECKPOINT_TYPES), (adds, _WRITE_TYPES), (replaces, _WRITE_TYPES)
+        ):  # fmt: skip
+            shape = shape << 1 | bool(rows)
+            if rows:
+                values += _columns(rows, types)
+        if shape not in self._made:
+            self._made[shape] = self._make(shape)
+        # Always in the same order: whoever waits for one lock holds none that comes after it.
+        keys = WholesArray(sorted(tables.lock_key(pool) for pool, _ in stamps))
+        return [(_LOCKS, [keys]), (self._made[shape], values)]
+
+    def _make(self, shape: int) -> str:
         sql = self._sql
         parts = [
-            f"live AS MATERIALIZED (SELECT serial, active FROM {sql.t} WHERE thread_id = %s AND pool = %s "
-            f"AND epoch = %s AND status NOT IN ('deleted', 'archived') AND deleted_before IS NULL "
+            f"live AS MATERIALIZED (SELECT t.pool, t.serial, t.active, n.now FROM "
+            f"unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[]) AS n (thread_id, pool, epoch, now) "
+            f"JOIN {sql.t} t ON t.thread_id = n.thread_id AND t.pool = n.pool AND t.epoch = n.epoch "
+            f"WHERE t.status NOT IN ('deleted', 'archived') AND t.deleted_before IS NULL "
             # Rows are looked at after the lock was granted only where every statement sees what is new.
             f"AND {SERVER_BORN} = %s AND current_setting('transaction_isolation') = 'read committed')"
         ]
-        if has_chunks:
+        if shape & 8:
+            rows = _rows("digest, links, form, data", _CHUNK_TYPES)
             parts.append(
-                f"chunked AS (INSERT INTO {sql.k} (pool, digest, links, form, data) SELECT %s::bigint, n.* FROM live, "
-                f"unnest(%s::bytea[], %s::bytea[], %s::bigint[], %s::bytea[]) AS n ON CONFLICT DO NOTHING)"
+                f"chunked AS (INSERT INTO {sql.k} (pool, digest, links, form, data) SELECT n.* FROM {rows} "
+                f"ON CONFLICT DO NOTHING)"
             )
-        if has_checkpoint:
-            parts.append(f"put AS ({self._checkpoint()})")
-        if adds:
-            parts.append(f"added AS ({self._writes(replace=False)})")
-        if replaces:
-            parts.append(f"replaced AS ({self._writes(replace=True)})")
+        if shape & 4:
+            conflict = _replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
+            *plain, searchable = CHECKPOINT_COLUMNS.split(", ")
+            columns = ", ".join([f"n.{column}" for column in plain] + [f"n.{searchable}::jsonb"])
+            parts.append(
+                f"put AS (INSERT INTO {sql.c} (pool, thread, {CHECKPOINT_COLUMNS}) "
+                f"SELECT n.pool, live.serial, {columns} FROM {_rows(CHECKPOINT_COLUMNS, _CHECKPOINT_TYPES)} {conflict})"
+            )
+        if shape & 2:
+            parts.append(f"added AS ({self._writes('ON CONFLICT DO NOTHING')})")
+        if shape & 1:
+            key = "pool, thread, namespace, checkpoint_id, task_id, idx"
+            parts.append(f"replaced AS ({self._writes(_replacing(WRITE_COLUMNS, key))})")
         parts.append(
-            f"touched AS (UPDATE {sql.t} t SET active = %s FROM live WHERE t.serial = live.serial AND live.active < %s)"
+            f"touched AS (UPDATE {sql.t} t SET active = live.now FROM live WHERE t.serial = live.serial "
+            f"AND live.active < live.now - {ACTIVITY_SECONDS})"
         )
-        return f"WITH {', '.join(parts)} SELECT serial FROM live"
+        return f"WITH {', '.join(parts)} SELECT pool FROM live"
 
-    def _checkpoint(self) -> str:
-        marks = ", ".join(f"%s::{kind}" for kind in _CHECKPOINT_TYPES)
-        columns = f"pool, thread, {CHECKPOINT_COLUMNS}"
-        conflict = _replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
-        return f"INSERT INTO {self._sql.c} ({columns}) SELECT %s::bigint, live.serial, {marks} FROM live {conflict}"
-
-    def _writes(self, *, replace: bool) -> str:
-        arrays = ", ".join(f"%s::{kind}[]" for kind in _WRITE_TYPES)
-        key = "pool, thread, namespace, checkpoint_id, task_id, idx"
-        conflict = _replacing(WRITE_COLUMNS, key) if replace else "ON CONFLICT DO NOTHING"
+    def _writes(self, conflict: str) -> str:
+        columns = ", ".join(f"n.{column}" for column in WRITE_COLUMNS.split(", "))
         return (
-            f"INSERT INTO {self._sql.w} (pool, thread, {WRITE_COLUMNS}) SELECT %s::bigint, live.serial, n.* "
-            f"FROM live, unnest({arrays}) AS n {conflict}"
+            f"INSERT INTO {self._sql.w} (pool, thread, {WRITE_COLUMNS}) SELECT n.pool, live.serial, {columns} "
+            f"FROM {_rows(WRITE_COLUMNS, _WRITE_TYPES)} {conflict}"
         )
+
+
+def may_share(changes: Sequence[Change], change: Change) -> bool:
+    """Whether a change may go into one statement with others: another pool, and not too much."""
+    assert change.stamp is not None
+    if any(one.stamp is not None and one.stamp[0] == change.stamp[0] for one in changes):
+        return False
+    return sum(len(chunk.data) for one in (*changes, change) for chunk in one.chunks) <= _MOST_BYTES
 
 
 def split_writes(rows: list[Any]) -> tuple[Any, list[Any]]:
@@ -130,9 +162,16 @@ def split_writes(rows: list[Any]) -> tuple[Any, list[Any]]:
     return found, writes
 
 
-def _columns(writes: list[WriteRow]) -> list[Any]:
-    columns = list(zip(*writes, strict=True))[:-1]
-    return [_ARRAYS[kind](column) for kind, column in zip(_WRITE_TYPES, columns, strict=True)]
+def _columns(rows: Sequence[Sequence[Any]], types: Sequence[str]) -> list[Any]:
+    """Rows that begin with their pool, as an array for each column."""
+    columns = list(zip(*rows, strict=True))
+    return [_ARRAYS[kind](column) for kind, column in zip(("bigint", *types), columns, strict=False)]
+
+
+def _rows(columns: str, types: Sequence[str]) -> str:
+    """Those arrays as rows again, of threads that are as expected."""
+    arrays = ", ".join(f"%s::{kind}[]" for kind in ("bigint", *types))
+    return f"unnest({arrays}) AS n (pool, {columns}) JOIN live ON live.pool = n.pool"
 
 
 def _replacing(columns: str, key: str) -> str:

@@ -17,7 +17,17 @@ from psycopg.pq import Format, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryDumper
 
-__all__ = ["BlockingSession", "BytesArray", "LoopSession", "Result", "Session", "Step", "WholesArray"]
+__all__ = [
+    "BlockingSession",
+    "BytesArray",
+    "LoopSession",
+    "RealsArray",
+    "Result",
+    "Session",
+    "Step",
+    "TextsArray",
+    "WholesArray",
+]
 
 # A statement and what it binds.
 Step = tuple[str, Sequence[Any]]
@@ -142,37 +152,71 @@ def _plain(rows: list[Any]) -> list[Any]:
     return rows
 
 
-class BytesArray(list[bytes]):
+class BytesArray(list[Any]):
     """A list that is sent as `bytea[]`; the driver's own way looks at every element three times."""
 
 
-class WholesArray(list[int]):
+class TextsArray(list[Any]):
+    """A list that is sent as `text[]`."""
+
+
+class WholesArray(list[Any]):
     """A list that is sent as `bigint[]`."""
+
+
+class RealsArray(list[Any]):
+    """A list that is sent as `float8[]`."""
 
 
 # Dimensions, whether there are NULLs, the type of the elements, how many, and where counting begins.
 _ARRAY_HEAD = struct.Struct("!iiIii")
 _LENGTH = struct.Struct("!i")
 _WHOLE = struct.Struct("!iq")
+_REAL = struct.Struct("!id")
+_NULL = _LENGTH.pack(-1)
 
 
-class _BytesArrayDumper(Dumper):
+class _ArrayDumper(Dumper):
+    """An array of one dimension, in binary form."""
+
     format = Format.BINARY
-    oid = 1001  # bytea[]
+    element = 0
 
     def dump(self, obj: Any) -> bytes:
-        parts = [_ARRAY_HEAD.pack(1, 0, 17, len(obj), 1)]
-        for one in obj:
-            parts += (_LENGTH.pack(len(one)), one)
-        return b"".join(parts)
+        parts = [_NULL if one is None else self.one(one) for one in obj]
+        return _ARRAY_HEAD.pack(1, None in obj, self.element, len(obj), 1) + b"".join(parts)
+
+    def one(self, value: Any) -> bytes:
+        raise NotImplementedError
 
 
-class _WholesArrayDumper(Dumper):
-    format = Format.BINARY
-    oid = 1016  # bigint[]
+class _BytesArrayDumper(_ArrayDumper):
+    oid, element = 1001, 17
 
-    def dump(self, obj: Any) -> bytes:
-        return _ARRAY_HEAD.pack(1, 0, 20, len(obj), 1) + b"".join([_WHOLE.pack(8, one) for one in obj])
+    def one(self, value: Any) -> bytes:
+        return _LENGTH.pack(len(value)) + value
+
+
+class _TextsArrayDumper(_ArrayDumper):
+    oid, element = 1009, 25
+
+    def one(self, value: Any) -> bytes:
+        encoded = escape(value).encode()
+        return _LENGTH.pack(len(encoded)) + encoded
+
+
+class _WholesArrayDumper(_ArrayDumper):
+    oid, element = 1016, 20
+
+    def one(self, value: Any) -> bytes:
+        return _WHOLE.pack(8, value)
+
+
+class _RealsArrayDumper(_ArrayDumper):
+    oid, element = 1022, 701
+
+    def one(self, value: Any) -> bytes:
+        return _REAL.pack(8, value)
 
 
 class _JsonText(Loader):
@@ -190,7 +234,9 @@ def _adapters() -> AdaptersMap:
     # One type for all whole numbers: a statement is prepared for each combination of types.
     adapters.register_dumper(int, Int8BinaryDumper)
     adapters.register_dumper(BytesArray, _BytesArrayDumper)
+    adapters.register_dumper(TextsArray, _TextsArrayDumper)
     adapters.register_dumper(WholesArray, _WholesArrayDumper)
+    adapters.register_dumper(RealsArray, _RealsArrayDumper)
     return adapters
 
 

@@ -52,7 +52,6 @@ class Settings:
         self.prepare = prepare
         self.is_ready = is_ready
         self.losses = 0
-        self.when_lost: Callable[[], None] | None = None
         self.is_closed = False
         self.kwargs: dict[str, Any] = {
             "autocommit": True,
@@ -70,8 +69,6 @@ class Settings:
     def lose(self) -> None:
         """A connection is gone: what this process knows of the server may be wrong now."""
         self.losses += 1
-        if self.when_lost is not None:
-            self.when_lost()
 
     def used(self, connection: Any) -> None:
         self._used[connection] = time.monotonic()

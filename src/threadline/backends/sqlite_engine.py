@@ -254,11 +254,12 @@ class _LoopSqlite:
 
         executor = engine.executor()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if engine._group.submit(work, future):
+        leader = engine._group.submit(work, future)
+        if leader is not None:
             try:
-                executor.submit(engine._group.drain)
+                executor.submit(engine._group.drain, leader)
             except RuntimeError:  # closed meanwhile: whoever waits is told so
-                engine._group.drain()
+                engine._group.drain(leader)
         return await future
 
     async def setup(self) -> None:

@@ -99,7 +99,7 @@ async def discard(backend: Backend, tools: Tools, thread_id: str, branch: At, na
     # Deleting must not take away what other checkpoints are replayed from.
     stay = with_chains(history, history.keys() - set(doomed))
     doomed = [one for one in doomed if one not in stay]
-    return await remove(backend, tools, thread_id, doomed)
+    return await remove(backend, tools, thread_id, doomed, history)
 
 
 def _line(history: History, head: CheckpointKey) -> set[CheckpointKey]:

@@ -6,7 +6,7 @@ that another one's delta channel is replayed from is never let go: for such chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -92,7 +92,7 @@ async def prune(backend: Backend, tools: Tools, thread_id: str, choose: Callable
     await tools.open(backend)
     history = await history_of(backend, tools, thread_id)
     doomed = sorted(history.keys() - choose(history))
-    return await remove(backend, tools, thread_id, doomed)
+    return await remove(backend, tools, thread_id, doomed, history)
 
 
 async def delete_thread(backend: Backend, tools: Tools, thread_id: str, now: float) -> None:
@@ -146,7 +146,7 @@ async def delete_checkpoint(backend: Backend, tools: Tools, place: Place) -> Non
         raise NotFound(f"thread {place.thread_id!r} has no checkpoint {place.checkpoint_id}")
     if key in with_chains(history, history.keys() - {key}) - (history.keys() - {key}):
         raise Conflict(f"checkpoint {key.id} cannot go: later checkpoints replay a delta channel from it")
-    await remove(backend, tools, place.thread_id, [key])
+    await remove(backend, tools, place.thread_id, [key], history)
 
 
 async def collect_pool(backend: Backend, pool: int) -> int:
@@ -175,9 +175,18 @@ async def remove(
     tools: Tools,
     thread_id: str,
     doomed: Sequence[CheckpointKey],
+    known: Collection[CheckpointKey],
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Delete checkpoints in batches, then the chunks that nothing needs any more; returns how many went."""
+    """Delete checkpoints in batches, then the chunks that nothing needs any more; returns how many went.
+
+    `known` are the checkpoints that were there when it was decided. What came since may be replayed from
+    checkpoints that were to go; those stay.
+    """
+    if doomed:
+        history = await history_of(backend, tools, thread_id)
+        needed = with_chains(history, [key for key in history if key not in known])
+        doomed = [key for key in doomed if key not in needed]
     removed = 0
     for start in range(0, len(doomed), _BATCH):
         removed += await backend.remove_checkpoints(thread_id, doomed[start : start + _BATCH])

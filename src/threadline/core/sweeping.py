@@ -85,7 +85,7 @@ async def prune(
             await backend.remove_checkpoints(thread_id, (), plan.empties[start : start + _BATCH])
         if plan.removes:
             await note_went_on(backend, thread_id, plan.goes_on, set(plan.keeps))
-        await remove(backend, tools, thread_id, plan.removes, progress)
+        await remove(backend, tools, thread_id, plan.removes, {*plan.keeps, *plan.removes}, progress)
         if plan.empties and not plan.removes:
             await collect_pool(backend, (await living(backend, thread_id)).pool)
     return plan

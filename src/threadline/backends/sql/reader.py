@@ -11,9 +11,12 @@ from ..rules import lease_key, write_order
 from .search import page_statement
 from .statements import CONDITIONS, Statements
 
-__all__ = ["Database", "SqlReader", "Transaction", "found_row", "ordered_writes"]
+__all__ = ["DOUBT_SHIFT", "Database", "SqlReader", "Transaction", "found_row", "ordered_writes"]
 
 T = TypeVar("T")
+# How often this process lost sight of its server stands above the epoch of every stamp it knows: a server that
+# comes back may lack what it acknowledged, so what was known before passes as it does after a collection.
+DOUBT_SHIFT = 48
 
 
 class Transaction(Protocol):
@@ -57,9 +60,14 @@ class Database(Protocol):
 class SqlReader:
     """The half of the Backend port that only reads."""
 
-    def __init__(self, database: Database, statements: Statements) -> None:
+    def __init__(self, database: Database, statements: Statements, doubts: Callable[[], int] = lambda: 0) -> None:
         self.database = database
         self.sql = statements
+        self._doubts = doubts
+
+    def _doubted(self) -> int:
+        """What is added to an epoch; asked before a query is sent, since its answer cannot vouch for later."""
+        return self._doubts() << DOUBT_SHIFT
 
     async def forms(self) -> set[int]:
         async def work(tx: Transaction) -> set[int]:
@@ -70,6 +78,8 @@ class SqlReader:
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
+        doubted = self._doubted()
+
         async def work(tx: Transaction) -> Found | None:
             if checkpoint_id is None:
                 rows = await tx.rows(self.sql.newest, (thread_id, namespace))
@@ -77,7 +87,7 @@ class SqlReader:
                 rows = await tx.rows(self.sql.find, (thread_id, namespace, checkpoint_id))
             if not rows:
                 return None
-            found = found_row(rows[0])
+            found = found_row(rows[0], doubted)
             if with_writes:
                 place = (found.pool, rows[0][-1], namespace, found.row.id)
                 return found._replace(writes=ordered_writes(await tx.rows(self.sql.writes, place)))
@@ -86,21 +96,25 @@ class SqlReader:
         return await self.database.read(work)
 
     async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
+        doubted = self._doubted()
+
         async def work(tx: Transaction) -> list[Found]:
             found: list[Found] = []
             for part in self._batches(thread_ids):
                 condition, bound = self.sql.dialect.among("t.thread_id", part)
                 statement = self.sql.dialect.text(self.sql.heads.replace(CONDITIONS, condition))
-                found += [found_row(row) for row in await tx.rows(statement, (*bound, namespace))]
+                found += [found_row(row, doubted) for row in await tx.rows(statement, (*bound, namespace))]
             return found
 
         return await self._read_once(work)
 
     async def page(self, query: Query) -> list[Found]:
+        doubted = self._doubted()
+
         async def work(tx: Transaction) -> list[Found]:
             statement, values = page_statement(self.sql, query)
             rows = await tx.rows(statement, values)
-            found = [found_row(row) for row in rows]
+            found = [found_row(row, doubted) for row in rows]
             if query.with_writes:
                 await self._add_writes(rows, found, tx)
             return found
@@ -123,6 +137,8 @@ class SqlReader:
                 found[position] = one._replace(writes=ordered_writes(own))
 
     async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
+        doubted = self._doubted()
+
         async def work(tx: Transaction) -> list[Found]:
             thread = await self._thread(thread_id, tx)
             if thread is None:
@@ -130,7 +146,7 @@ class SqlReader:
             place = (thread.pool, thread.serial, namespace)
             rows = await tx.rows(self.sql.chain, (*place, checkpoint_id, *place, limit - 1, *place))
             head = (thread_id, thread.pool, thread.epoch)
-            found = [found_row((*head, *row)) for row in rows]
+            found = [found_row((*head, *row), doubted) for row in rows]
             await self._add_writes([(*head, *row, thread.serial) for row in rows], found, tx)
             return found
 
@@ -183,16 +199,19 @@ class SqlReader:
         return [digest for (digest,) in rows]
 
     async def thread(self, thread_id: str) -> ThreadRow | None:
-        return await self._read_once(lambda tx: self._thread(thread_id, tx))
+        doubted = self._doubted()
+        row = await self._read_once(lambda tx: self._thread(thread_id, tx))
+        return row._replace(epoch=row.epoch + doubted) if row is not None else None
 
     async def _thread(self, thread_id: str, tx: Transaction) -> ThreadRow | None:
         rows = await tx.rows(self.sql.thread, (thread_id,))
         return ThreadRow(*rows[0]) if rows else None
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
-        values = (after, prefix, _end_of(prefix), limit)
+        values, doubted = (after, prefix, _end_of(prefix), limit), self._doubted()
         rows = await self._read_once(lambda tx: tx.rows(self.sql.threads, values))
-        return [ThreadRow(*row) for row in rows]
+        found = [ThreadRow(*row) for row in rows]
+        return [row._replace(epoch=row.epoch + doubted) for row in found] if doubted else found
 
     async def count_threads(self, prefix: str = "") -> int:
         rows = await self._read_once(lambda tx: tx.rows(self.sql.count_threads, (prefix, _end_of(prefix))))
@@ -252,9 +271,9 @@ class SqlReader:
             position += size
 
 
-def found_row(row: Sequence[Any]) -> Found:
+def found_row(row: Sequence[Any], doubted: int) -> Found:
     """A checkpoint from a row of `find` and its like, without its writes."""
-    return Found(row[0], row[1], row[2], CheckpointRow(*row[3:16]), [])
+    return Found(row[0], row[1], row[2] + doubted, CheckpointRow(*row[3:16]), [])
 
 
 def ordered_writes(rows: Sequence[Sequence[Any]]) -> list[WriteRow]:
