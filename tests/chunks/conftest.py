@@ -13,7 +13,7 @@ import pytest
 import threadline
 from threadline import Unavailable
 from threadline.backends.memory import MemoryBackend
-from threadline.backends.sql.backend import SqlBackend
+from threadline.backends.sqlite_put import SqliteBackend
 
 # The kinds of values and their anatomy are those of the codec's tests.
 sys.path.insert(0, str(Path(__file__).parents[1] / "codec"))
@@ -59,6 +59,6 @@ def faults(monkeypatch):
 
         return attempt
 
-    for backend in (MemoryBackend, SqlBackend):
+    for backend in (MemoryBackend, SqliteBackend):
         monkeypatch.setattr(backend, "apply", failing(backend.apply))
     return planned

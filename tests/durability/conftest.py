@@ -11,7 +11,7 @@ import pytest
 
 import threadline
 from threadline.backends.memory import MemoryBackend
-from threadline.backends.sql.backend import SqlBackend
+from threadline.backends.sqlite_put import SqliteBackend
 
 HERE = Path(__file__).parent
 
@@ -138,7 +138,7 @@ def interleave(monkeypatch):
 
             return call
 
-        for backend in (MemoryBackend, SqlBackend):
+        for backend in (MemoryBackend, SqliteBackend):
             monkeypatch.setattr(backend, method, hooked(getattr(backend, method)))
         return lambda: not actions
 

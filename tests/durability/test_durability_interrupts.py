@@ -14,6 +14,8 @@ MOMENTS = [
     (GroupCommit, "run", "after"),
     (GroupCommit, "_commit", "before"),
     (GroupCommit, "_commit", "after"),
+    (GroupCommit, "_put", "before"),
+    (GroupCommit, "_put", "after"),
     (GroupCommit, "_attempt", "before"),
     (GroupCommit, "_attempt", "after"),
     (SqliteConnections, "_begin", "before"),
@@ -50,14 +52,16 @@ def interrupt(monkeypatch):
 @pytest.mark.parametrize("moment", MOMENTS, ids=IDS)
 def test_an_interrupted_put_leaves_a_saver_and_a_file_that_can_be_written(connect, database, interrupt, moment):
     saver, other = connect(database, timeout=1.0), connect(database, timeout=1.0)
-    saver.put(*lives.put_arguments("t", 0))
+    if moment[1] != "_attempt":  # which only the first put of a thread comes to
+        saver.put(*lives.put_arguments("t", 0))
     interrupt((saver._engine._group, saver._engine._connections), *moment)
     with pytest.raises(KeyboardInterrupt):
         saver.put(*lives.put_arguments("t", 1))
     saver.put(*lives.put_arguments("t", 1))
     other.put(*lives.put_arguments("t", 2))
     saver.put(*lives.put_arguments("t", 3))
-    assert [lives.check(found, "t") for found in other.list(lives.config("t"))] == [3, 2, 1, 0]
+    steps = [lives.check(found, "t") for found in other.list(lives.config("t"))]
+    assert steps == ([3, 2, 1] if moment[1] == "_attempt" else [3, 2, 1, 0])
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=IDS)

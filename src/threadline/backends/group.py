@@ -1,7 +1,8 @@
-"""The shared commit of SQLite: puts that wait at the same time go into one transaction, a savepoint each.
+"""The shared commit of SQLite: what waits at the same time goes into one transaction.
 
-Work that fails takes back only itself; if the transaction as a whole is lost (a full disk), each piece of
-work is tried again alone, so that nobody is told of a success or a failure that belongs to another.
+Puts of the usual kind go together, other work has a savepoint each and takes back only itself when it fails. If
+the transaction as a whole is lost (a full disk), each piece of work is tried again alone, so that nobody is told
+of a success or a failure that belongs to another.
 """
 
 from __future__ import annotations
@@ -9,26 +10,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .gather import Gather, Job
+from .port import Change
 from .sqlite import SqliteConnections, run_in, translated
+from .sqlite_put import put_together
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from .sql.statements import Statements
 
 __all__ = ["GroupCommit"]
 
 
 class GroupCommit(Gather):
-    """Runs work, functions of a transaction, on one writing connection."""
+    """Runs work on one writing connection: changes of the usual kind, and functions of a transaction."""
 
-    def __init__(self, connections: SqliteConnections) -> None:
+    def __init__(self, connections: SqliteConnections, statements: Statements) -> None:
         super().__init__()
         self._connections = connections
+        self._statements = statements
 
     def _commit(self, group: list[Job]) -> None:
         try:
             with self._connections.writing() as connection:
+                self._put(connection, [job for job in group if isinstance(job.work, Change)])
                 for job in group:
-                    self._attempt(job, connection, alone=len(group) == 1)
+                    if not isinstance(job.work, Change):
+                        self._attempt(job, connection, alone=len(group) == 1)
         except Exception as error:
             if len(group) > 1 and not self._connections.is_closed:
                 for job in group:
@@ -38,6 +46,12 @@ class GroupCommit(Gather):
             for job in group:
                 job.error = error
         self._tell(group)
+
+    def _put(self, connection: sqlite3.Connection, jobs: list[Job]) -> None:
+        if jobs:
+            made = put_together(connection, self._statements, [job.work for job in jobs])
+            for job, result in zip(jobs, made, strict=True):
+                job.result = result
 
     def _attempt(self, job: Job, connection: sqlite3.Connection, *, alone: bool) -> None:
         if alone:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .port import Applied, Change, Found, Stale
 from .postgres_put import PutStatements, split_writes
 from .postgres_sessions import BytesArray
+from .rules import is_usual
 from .sql.backend import SqlBackend, Transaction
 from .sql.reader import DOUBT_SHIFT, found_row, ordered_writes
 from .sql.statements import Statements
@@ -201,7 +202,7 @@ class PostgresBackend(SqlBackend):
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         if len(changes) == 1:
             [change] = changes
-            if change.stamp is not None and self._put.serves(change) and await self._gatherer(change):
+            if change.stamp is not None and is_usual(change) and await self._gatherer(change):
                 return [Applied(change.stamp)]
         return await super().apply(changes)
 

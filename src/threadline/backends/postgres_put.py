@@ -59,11 +59,6 @@ class PutStatements:
             for one in (sql.find, sql.newest)
         )
 
-    def serves(self, change: Change) -> bool:
-        """Whether a change is of the usual kind: one that goes to a thread which is known to exist."""
-        is_plain = change.head is None and change.lease is None and change.joins is None
-        return is_plain and change.stamp is not None
-
     def steps(self, changes: Sequence[Change], tables: PostgresTables) -> list[Step]:
         """Changes of different pools: their locks, alone, and the statement; it gives the pools that were changed.
 

@@ -194,7 +194,7 @@ class _BytesArrayDumper(_ArrayDumper):
     oid, element = 1001, 17
 
     def one(self, value: Any) -> bytes:
-        return _LENGTH.pack(len(value)) + value
+        return b"".join((_LENGTH.pack(len(value)), value))
 
 
 class _TextsArrayDumper(_ArrayDumper):

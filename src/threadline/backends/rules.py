@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .port import Change, ThreadRow
 
 __all__ = [
+    "is_usual",
     "ACTIVITY_SECONDS",
     "TOKEN_BYTES",
     "is_own_fork",
@@ -67,6 +68,11 @@ def refuse_if_head_moved(change: Change, newest: str | None) -> None:
         f"the thread {change.thread_id!r} has moved on to {newest or 'nothing'} since this run read "
         f"{expected or 'it as empty'}: another run is writing to it. Read it again, or fork it"
     )
+
+
+def is_usual(change: Change) -> bool:
+    """Whether a change is of the usual kind: to a thread that is known, with nothing more to check."""
+    return change.stamp is not None and change.head is None and change.lease is None and change.joins is None
 
 
 def refuse_if_lease_lost(change: Change, record: bytes | None) -> None:

@@ -13,11 +13,13 @@ from ..drive import run_now
 from ..errors import Corrupt, InvalidRequest, NewerFormat
 from .engine import Operation
 from .group import GroupCommit
-from .sql.backend import SqlBackend, Transaction
+from .port import Change
+from .sql.backend import Transaction
 from .sql.keyed import index_name, indexed_keys
 from .sql.schema import FORMAT, Migration, migrations
 from .sql.statements import Statements, check_prefix
 from .sqlite import COLUMN_TYPES, SqliteConnections, SqliteDialect, SqliteTransaction, json_at, plain_rows
+from .sqlite_put import SqliteBackend
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -64,11 +66,11 @@ class SqliteEngine:
             timeout=timeout,
             read_only=read_only,
         )
-        self._group = GroupCommit(self._connections)
         self._executor: Executor | None = None
         statements = Statements(SqliteDialect(self._indexed), self._prefix)
-        self._blocking = SqlBackend(_BlockingSqlite(self), statements)
-        self._on_loop = SqlBackend(_LoopSqlite(self), statements)
+        self._group = GroupCommit(self._connections, statements)
+        self._blocking = SqliteBackend(_BlockingSqlite(self), statements)
+        self._on_loop = SqliteBackend(_LoopSqlite(self), statements)
         _engines.add(self)
 
     def run(self, operation: Operation[T]) -> T:
@@ -222,6 +224,10 @@ class _BlockingSqlite:
         result: T = self._engine._group.run(work)
         return result
 
+    async def put(self, change: Change) -> bool:
+        made: bool = self._engine._group.run(change)
+        return made
+
     async def setup(self) -> None:
         self._engine.migrate()
 
@@ -247,13 +253,21 @@ class _LoopSqlite:
         return await self._engine.hop(lambda: run_now(blocking.read(work)))
 
     async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        result: T = await self._committed(work)
+        return result
+
+    async def put(self, change: Change) -> bool:
+        made: bool = await self._committed(change)
+        return made
+
+    async def _committed(self, work: Any) -> Any:
         engine = self._engine
         if engine._is_given:
-            return await _BlockingSqlite(engine).write(work)
+            return engine._group.run(work)
         import asyncio
 
         executor = engine.executor()
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         leader = engine._group.submit(work, future)
         if leader is not None:
             try:
