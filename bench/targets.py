@@ -117,9 +117,10 @@ SQLITE_ROWS: tuple[Row, ...] = (
         at_least=30,
     ),
     Row(key="list.ten", title="`list(limit=10)`, looked at", peer=SQLITE, at_least=2.5),
+    Row(key="list.ten_first", title="`list(limit=10)`, looked at, `share_decoded`, new saver", peer=SQLITE),
     Row(
         key="list.ten_shared",
-        title="`list(limit=10)`, looked at, `share_decoded`",
+        title="`list(limit=10)`, looked at, `share_decoded`, saver in use",
         peer=SQLITE,
         at_least=15,
     ),
@@ -198,9 +199,10 @@ SERVER_ROWS: tuple[Row, ...] = (
     ),
     Row(key="postgres.head", title="`get_tuple` of the head, new saver, looked at", peer=POSTGRES, at_least=1.5),
     Row(key="postgres.ten", title="`list(limit=10)`, looked at", peer=POSTGRES, at_least=2.5),
+    Row(key="postgres.ten_first", title="`list(limit=10)`, looked at, `share_decoded`, new saver", peer=POSTGRES),
     Row(
         key="postgres.ten_shared",
-        title="`list(limit=10)`, looked at, `share_decoded`",
+        title="`list(limit=10)`, looked at, `share_decoded`, saver in use",
         peer=POSTGRES,
         at_least=15,
     ),

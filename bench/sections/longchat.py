@@ -76,9 +76,13 @@ def listing_ten(arena: Arena) -> Iterator[Reading]:
 
     ours = Entrant("ours", arena.ours)
     ten = arena.medians(3, list_ten)
-    ten_shared = median(_list(arena, ours, limit=10, looking=True, share_decoded=True) for _ in range(3))
+    first, again = (
+        median(_list(arena, ours, limit=10, looking=True, share_decoded=True, in_use=in_use) for _ in range(3))
+        for in_use in (False, True)
+    )
     yield Reading("list.ten", ten.ours, ten.peer)
-    yield Reading("list.ten_shared", ten_shared, ten.peer)
+    yield Reading("list.ten_first", first, ten.peer)
+    yield Reading("list.ten_shared", again, ten.peer)
 
 
 def first_and_last_tenth(seconds: list[float]) -> tuple[float, float]:
@@ -94,11 +98,19 @@ def _list(
     limit: int | None,
     looking: bool,
     share_decoded: bool = False,
+    in_use: bool = False,
 ) -> float:
-    """Seconds to list a reopened place; the checks are made while the clock stands still."""
+    """Seconds to list a reopened place; the checks are made while the clock stands still.
+
+    A saver in use has read the thread's newest checkpoint before.
+    """
     file = arena.chat_files.of(entrant)
     gc.collect()
     with entrant.side.open(file.place, share_decoded=share_decoded) as saver:
+        if in_use:
+            found = saver.get_tuple(THREAD)
+            assert found is not None
+            look_at(found.checkpoint["channel_values"])
         return _timed_list(saver, arena.work, file.played.checkpoint_ids, limit, looking)
 
 

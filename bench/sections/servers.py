@@ -19,6 +19,7 @@ POSTGRES_ROWS = {
     "put.trusted_last": "postgres.put_trusted",
     "get.head": "postgres.head",
     "list.ten": "postgres.ten",
+    "list.ten_first": "postgres.ten_first",
     "list.ten_shared": "postgres.ten_shared",
     "tasks.rate": "postgres.tasks",
     "threads.rate": "postgres.threads",

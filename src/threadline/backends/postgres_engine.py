@@ -107,9 +107,9 @@ class PostgresEngine:
         tables = self._tables
         database = PostgresDatabase(self._lender(source), self._setter(source), tables, tenant)
         settings, statements = self._settings, Statements(PostgresDialect(tables.indexed), tables.prefix)
-        backend: Any = PostgresBackend(database, statements, lambda: settings.losses, settings.lose, gather)
-        backend = RetryLayer(backend, policy, clock)
-        return ReadOnlyLayer(backend) if read_only else backend
+        backend = PostgresBackend(database, statements, lambda: settings.losses, settings.lose, gather)
+        retried = RetryLayer(backend, policy, clock)
+        return ReadOnlyLayer(retried) if read_only else retried
 
     def run(self, operation: Operation[T]) -> T:
         if self._given == "async":

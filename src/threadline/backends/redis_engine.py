@@ -19,6 +19,7 @@ from ..drive import BlockingClock, Clock, LoopClock, run_now
 from ..errors import Closed, InvalidRequest
 from .engine import Operation
 from .layers import ReadOnlyLayer
+from .port import Backend
 from .redis.backend import RedisBackend
 from .redis.directory import Directory
 from .redis.layout import Keys
@@ -159,8 +160,8 @@ class RedisEngine:
 
     def _half(self, link: BlockingLink, clock: Clock) -> _Half:
         directory = Directory(link, self._keys, self._cache)
-        backend: Any = RedisBackend(link, self._keys, directory, clock=clock, ttl=self._ttl)
-        backend = _OpeningLayer(backend, link, self)
+        inner = RedisBackend(link, self._keys, directory, clock=clock, ttl=self._ttl)
+        backend: Any = _OpeningLayer(inner, link, self)
         if self._policy is not None:
             backend = RetryLayer(backend, self._policy, clock)
         if self._read_only:
@@ -184,7 +185,7 @@ class _Half(NamedTuple):
 class _OpeningLayer:
     """A backend whose store is checked or created before its first call; `setup` creates it in any case."""
 
-    def __init__(self, inner: RedisBackend, link: BlockingLink, engine: RedisEngine) -> None:
+    def __init__(self, inner: Backend, link: BlockingLink, engine: RedisEngine) -> None:
         self._inner = inner
         self._link = link
         self._engine = engine

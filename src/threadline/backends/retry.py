@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ..drive import Clock
 from ..errors import StorageFull, Unavailable
+from .port import Backend
 
 __all__ = ["Retry", "RetryLayer"]
 
@@ -29,7 +30,7 @@ class Retry(NamedTuple):
 class RetryLayer:
     """A backend whose transient faults are tried again."""
 
-    def __init__(self, inner: Any, policy: Retry, clock: Clock) -> None:
+    def __init__(self, inner: Backend, policy: Retry, clock: Clock) -> None:
         self._inner = inner
         self._policy = policy
         self._clock = clock
