@@ -44,7 +44,8 @@ oldest: $(FOR_OLD) ## the adapter's tests on the oldest LangGraph of the declare
 
 soak: $(FOR_DEV) ## the long runs of crashes and races, left out of `make test`
 	@$(RUN) -m tests.servers.install
-	@$(RUN) -m pytest -m soak -n $(WORKERS) $(ARGS)
+	@# A soak may take long; only one that hangs for an hour is given up.
+	@$(RUN) -m pytest -m soak -o faulthandler_timeout=3600 -n $(WORKERS) $(ARGS)
 
 bench: $(FOR_DEV) ## measure side by side with LangGraph's own savers
 	@$(RUN) -m bench $(ARGS)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from .port import Change, ThreadRow
 
 __all__ = [
-    "is_usual",
     "ACTIVITY_SECONDS",
     "TOKEN_BYTES",
     "is_own_fork",
+    "is_usual",
     "lease_key",
     "mark",
     "needs_parent_row",

@@ -34,6 +34,8 @@ COLUMN_TYPES = {
     "rowless": " WITHOUT ROWID",
 }
 _MOST_READERS = 8
+# How long SQLite's own busy handler waits for whoever locks a file against readers.
+_READ_PATIENCE_SECONDS = 5.0
 # A fork waits for reads under way, but not for one that hangs.
 _LONGEST_READ_SECONDS = 10.0
 
@@ -160,7 +162,7 @@ class SqliteConnections:
             with self._idle:
                 self._reading += 1
             try:
-                connection = self._readers.pop() if self._readers else self._connect(patience=5.0)
+                connection = self._readers.pop() if self._readers else self._connect(patience=_READ_PATIENCE_SECONDS)
                 try:
                     connection.execute("BEGIN")
                     yield connection
@@ -219,8 +221,11 @@ class SqliteConnections:
         if self._writer is None:
             with self._lock, translated(self.path):
                 if self._writer is None:
-                    connection = self._given or self._connect()
+                    # A file that somebody closes or sets up at this moment is locked for a while, even to readers.
+                    connection = self._given or self._connect(patience=min(self.timeout, _READ_PATIENCE_SECONDS))
                     self._prepare(connection)
+                    if connection is not self._given:
+                        connection.execute("PRAGMA busy_timeout = 0")
                     self._writer = connection
         return self._writer
 
@@ -266,8 +271,8 @@ class SqliteConnections:
             time.sleep(random.uniform(0, pause))
             pause = min(pause * 1.5, 0.02)
 
-    def _connect(self, patience: float = 0.0) -> sqlite3.Connection:
-        """A new connection; one that writes waits by our own retries, not by SQLite's busy handler."""
+    def _connect(self, patience: float) -> sqlite3.Connection:
+        """A new connection; one that writes will wait by our own retries, not by SQLite's busy handler."""
         path = self.path or ":memory:"
         if "\0" in path:
             raise InvalidRequest("the path of the database holds a NUL")
