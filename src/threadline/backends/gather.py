@@ -19,19 +19,24 @@ from ..errors import Unavailable
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Gather", "Job", "LoopGather"]
+__all__ = ["Admits", "Gather", "Job", "LoopGather"]
+
+# Whether one more piece of work goes into a group.
+Admits = Callable[[Any], bool]
 
 
 class Job:
     """One piece of work and what became of it."""
 
-    __slots__ = ("done", "error", "future", "leads", "result", "wake", "work")
+    __slots__ = ("done", "error", "future", "is_given_up", "leads", "result", "wake", "work")
 
     def __init__(self, work: Any, future: asyncio.Future[Any] | None = None) -> None:
         self.work = work
         self.future = future
         self.done = False
         self.leads = False
+        # Whoever handed it in was interrupted, and waits for it no more.
+        self.is_given_up = False
         self.result: Any = None
         self.error: BaseException | None = None
         # A thread waits here; it is let through when its work is done, or when it is its turn to lead.
@@ -62,9 +67,9 @@ class Gather:
         """Do the work of a group, note what became of each, and `_tell`."""
         raise NotImplementedError
 
-    def _fits(self, group: list[Job], job: Job) -> bool:
-        """Whether a job may be done together with those before it."""
-        return True
+    def _begin_group(self) -> Admits:
+        """A new group; what is returned says of one work after the other whether it is done with those before."""
+        return lambda _: True
 
     def restart(self) -> None:
         """Forget what was waiting; after a fork it belongs to the parent."""
@@ -74,19 +79,22 @@ class Gather:
         self._door = threading.Lock()
         # Whoever leads, as an object: given up twice, after an interrupt, is given up once.
         self._leaders: set[object] = set()
+        self._is_paused = False
 
     def pause(self) -> None:
-        """Let the work under way finish and no other begin, by taking every lead."""
+        """Let the work under way finish and no other begin."""
+        with self._door:
+            self._is_paused = True
         while True:
             with self._door:
                 if not self._leaders:
-                    self._leaders.update(range(self._most_leaders))
                     return
             time.sleep(0.0005)
 
     def resume(self) -> None:
-        for number in range(self._most_leaders):
-            self._pass_on(number)
+        with self._door:
+            self._is_paused = False
+        self._pass_on(None)
 
     def run(self, work: Any) -> Any:
         """The result of work, once it is done."""
@@ -95,17 +103,19 @@ class Gather:
             if not self._enter(job):
                 job.wake.acquire()
             while not job.done:
-                if not self._lead():
-                    # Another leader has this very work in hand.
+                if not job.leads or not self._lead():
+                    # Another leader has this very work in hand, or nobody may lead for now.
+                    job.leads = False
                     self._pass_on(job)
                     job.wake.acquire()
         except BaseException:
-            self._leave(job)
+            job.is_given_up = True
             raise
         finally:
-            # An interrupt may come anywhere, here too; the lead must never be lost with it.
+            # An interrupt may come anywhere, here too; the lead must never be lost with it. Whoever gave up may be
+            # given the lead at this very moment, and passes it on whether it knows of it or not.
             try:
-                if job.leads:
+                if job.leads or job.is_given_up:
                     self._pass_on(job)
             except BaseException:
                 self._pass_on(job)
@@ -115,12 +125,21 @@ class Gather:
     def submit(self, work: Any, future: asyncio.Future[Any]) -> Job | None:
         """Hand in work whose future will be resolved; the caller must `drain` with the job it gets, if any."""
         job = Job(work, future)
-        return job if self._enter(job) else None
+        try:
+            return job if self._enter(job) else None
+        except BaseException:
+            self.refuse(job)
+            raise
+
+    def refuse(self, leader: Job) -> None:
+        """Take back work that nobody will lead, because its owner was interrupted."""
+        leader.is_given_up = True
+        self._pass_on(leader)
 
     def drain(self, leader: Job) -> None:
         """Work off what waits; runs on a worker thread."""
         try:
-            while self._waiting:
+            while self._waiting and not self._is_paused:
                 self._lead()
         finally:
             self._pass_on(leader)
@@ -128,44 +147,45 @@ class Gather:
     def _enter(self, job: Job) -> bool:
         """Join the queue; True for the one who must lead it."""
         with self._door:
-            if len(self._leaders) < self._most_leaders:
+            if len(self._leaders) < self._most_leaders and not self._is_paused:
                 job.leads = True
                 self._leaders.add(job)
             self._waiting.append(job)
         return job.leads
 
-    def _leave(self, job: Job) -> None:
-        """Give up work that was interrupted before anybody took it."""
-        with self._door, suppress(ValueError):
-            self._waiting.remove(job)
-
     def _pass_on(self, leader: object) -> None:
         """Give up the lead: to the next thread that waits, after the work of tasks before it, or to nobody."""
         while True:
             with self._door:
+                while self._waiting and self._waiting[0].is_given_up:
+                    self._waiting.popleft()
                 following = self._waiting[0] if self._waiting else None
-                if following is None or following.future is None:
+                has_room = len(self._leaders - {leader}) < self._most_leaders
+                if following is None or self._is_paused or not has_room:
                     self._leaders.discard(leader)
-                if following is None:
                     return
                 if following.future is None:
+                    self._leaders.discard(leader)
                     self._leaders.add(following)
                     following.leads = True
                     # Led twice, after an interrupt, is harmless: who does the work excludes others by itself.
                     with suppress(RuntimeError):
                         following.wake.release()
                     return
+                self._leaders.add(leader)
             self._lead()
 
     def _lead(self) -> bool:
         """Do one group; False when nothing waits."""
         group: list[Job] = []
+        admits = self._begin_group()
         try:
             with self._door:
                 while self._waiting and len(group) < self.most_together:
-                    if group and not self._fits(group, self._waiting[0]):
+                    if not self._waiting[0].is_given_up and not admits(self._waiting[0].work):
                         break
-                    group.append(self._waiting[0])  # first noted, then taken: an interrupt in between loses nobody
+                    if not self._waiting[0].is_given_up:
+                        group.append(self._waiting[0])  # noted, then taken: an interrupt in between loses nobody
                     self._waiting.popleft()
             if group:
                 self._commit(group)
@@ -207,21 +227,21 @@ def _resolve(jobs: list[Job]) -> None:
 class LoopGather:
     """A queue of work of the tasks of each event loop.
 
-    `do` does the work of a group and gives the result of each. When it fails with `Unavailable`, everybody in the
-    group may try again; when it fails otherwise, each piece of work is tried alone.
+    `do` does the work of a group and gives the result of each; `begin_group` is as for `Gather`.
     """
-
-    most_together = 64
 
     def __init__(
         self,
         do: Callable[[list[Any]], Coroutine[Any, Any, list[Any]]],
-        fits: Callable[[list[Any], Any], bool],
+        begin_group: Callable[[], Admits],
+        *,
         most_leaders: int,
+        most_together: int,
     ) -> None:
         self._do = do
-        self._fits = fits
+        self._begin_group = begin_group
         self._most_leaders = most_leaders
+        self._most_together = most_together
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _OfLoop] = WeakKeyDictionary()
 
     async def run(self, work: Any) -> Any:
@@ -245,44 +265,43 @@ class LoopGather:
 
     def _go_on(self, loop: asyncio.AbstractEventLoop, here: _OfLoop) -> None:
         """Have what waits done by a task of its own: who waits may be cancelled, the others' work may not."""
-        if here.waiting and here.leading < self._most_leaders:
-            here.leading += 1
-            task = loop.create_task(self._drain(here))
-            here.tasks.add(task)
-            task.add_done_callback(here.tasks.discard)
+        if not here.waiting or here.leading >= self._most_leaders:
+            return
+        here.leading += 1
+        group = self._taken(here)
+        task = loop.create_task(self._resolve(group))
+        here.tasks.add(task)
 
-    async def _drain(self, here: _OfLoop) -> None:
-        group: list[tuple[Any, asyncio.Future[Any]]] = []
-        try:
-            while here.waiting:
-                group = self._taken(here)
-                if group:
-                    await self._resolve(group)
-        finally:
+        def ended(task: asyncio.Task[None]) -> None:
+            # Not inside the task: one that is cancelled before it begins would never come to it.
+            here.tasks.discard(task)
             here.leading -= 1
             for _, future in group:
                 if not future.done():
-                    future.cancel()
+                    future.set_exception(Unavailable("the put was interrupted with others; try again"))
+            if not loop.is_closed():
+                self._go_on(loop, here)
+
+        task.add_done_callback(ended)
 
     def _taken(self, here: _OfLoop) -> list[tuple[Any, asyncio.Future[Any]]]:
         group: list[tuple[Any, asyncio.Future[Any]]] = []
-        while here.waiting and len(group) < self.most_together:
+        admits = self._begin_group()
+        while here.waiting and len(group) < self._most_together:
             work, future = here.waiting[0]
-            if group and not self._fits([one for one, _ in group], work):
-                break
-            here.waiting.popleft()
             if not future.done():
+                if not admits(work):
+                    break
                 group.append((work, future))
+            here.waiting.popleft()
         return group
 
     async def _resolve(self, group: list[tuple[Any, asyncio.Future[Any]]]) -> None:
+        if not group:
+            return
         try:
             results = await self._do([work for work, _ in group])
         except Exception as error:
-            if len(group) > 1 and not isinstance(error, Unavailable):
-                for one in group:
-                    await self._resolve([one])
-                return
             for _, future in group:
                 if not future.done():
                     future.set_exception(error)
@@ -293,7 +312,7 @@ class LoopGather:
 
 
 class _OfLoop:
-    """What waits on one event loop, and who leads there."""
+    """What waits on one event loop, and how many lead there."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Any, asyncio.Future[Any]]] = deque()

@@ -96,7 +96,8 @@ class Wire(Protocol):
 
     # How many bytes a packet may have.
     most_bytes: int
-    # Whether a backslash is an ordinary character (sql_mode NO_BACKSLASH_ESCAPES).
+    # What is added to an epoch that is read here.
+    doubted: int
 
     async def send(self, statements: Sequence[bytes]) -> list[Answer]:
         """The answers to these statements, in one round trip where the connection can do that."""
@@ -115,6 +116,7 @@ class MysqlTransaction:
         self._waiting = list(begin)
         self._waiting_bytes = sum(map(len, begin))
         self._is_single = is_single
+        self.doubted = wire.doubted
         self.has_begun = False
 
     async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -208,16 +210,16 @@ class MysqlBackend(SqlBackend):
             return await super().find(thread_id, namespace, checkpoint_id, with_writes=False)
         sql, place = self.sql, (thread_id, namespace)
 
-        async def work(tx: Transaction) -> list[list[Any]]:
+        async def work(tx: Transaction) -> Found | None:
             assert isinstance(tx, MysqlTransaction)
             if checkpoint_id is None:
-                return await tx.both((sql.newest, place), (sql.newest_writes, (*place, *place)))
-            named = (*place, checkpoint_id)
-            return await tx.both((sql.find, named), (sql.found_writes, named))
+                rows, writes = await tx.both((sql.newest, place), (sql.newest_writes, (*place, *place)))
+            else:
+                named = (*place, checkpoint_id)
+                rows, writes = await tx.both((sql.find, named), (sql.found_writes, named))
+            return found_row(rows[0], tx.doubted)._replace(writes=ordered_writes(writes)) if rows else None
 
-        doubted = self._doubted()
-        rows, writes = await self.database.read(work)
-        return found_row(rows[0], doubted)._replace(writes=ordered_writes(writes)) if rows else None
+        return await self.database.read(work)
 
     async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
         if own_words(before) != own_words(after):

@@ -33,9 +33,10 @@ from .mysql_pools import (
 )
 from .mysql_schema import MysqlStatements, tables
 from .mysql_setup import MysqlSetup
+from .mysql_sight import Sight
 from .mysql_url import Address
 from .retry import Retry, RetryLayer
-from .sql.reader import Transaction
+from .sql.reader import DOUBT_SHIFT, Transaction
 from .sql.statements import check_prefix
 
 __all__ = ["MysqlEngine"]
@@ -79,9 +80,7 @@ class MysqlEngine:
         self._address = Address.of(url) if url is not None else None
         self.url = self._address.shown if self._address else "mysql://"
         self.setup = MysqlSetup(self.prefix, self.url, setup, timeout, read_only=read_only)
-        self._losses = 0
-        self._server: Any = None
-        self._met: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.sight = Sight()
         self.is_given = connection is not None or pool is not None
         self.blocking_pool = self._make_blocking_pool(connection)
         self._given_loop = _given_loop(connection, pool)
@@ -92,20 +91,6 @@ class MysqlEngine:
         self._blocking = self._layered(_BlockingMysql(self), policy, BlockingClock())
         self._on_loop = self._layered(_LoopMysql(self), policy, LoopClock())
         _engines.add(self)
-
-    def _lose(self) -> None:
-        """A connection is gone, or led to another server: what was known of the store may be wrong since."""
-        self._losses += 1
-
-    async def meet(self, wire: Any) -> None:
-        """Ask a new connection which server it leads to: after a failover another one may answer, unannounced."""
-        if self.is_given or wire.connection in self._met:
-            return
-        [answer] = await wire.send([b"SELECT @@hostname, @@port, @@server_id"])
-        if self._server not in (None, answer.rows[0]):
-            self._lose()
-        self._server = answer.rows[0]
-        self._met.add(wire.connection)
 
     def run(self, operation: Operation[T]) -> T:
         refuse_if_closed(self._is_closed)
@@ -163,7 +148,7 @@ class MysqlEngine:
         loop = asyncio.get_running_loop()
         pool = self._loop_pools.get(loop)
         if pool is None:
-            pool = LoopPool(self._connect_on_loop, self._pool_size, self.timeout, self._lose)
+            pool = LoopPool(self._connect_on_loop, self._pool_size, self.timeout, self.sight)
             # A pool holds its loop. What belongs to loops that ended closes with its memory.
             self._loop_pools = {each: kept for each, kept in self._loop_pools.items() if not each.is_closed()}
             self._loop_pools[loop] = pool
@@ -176,16 +161,16 @@ class MysqlEngine:
             yield
         except (pymysql.err.MySQLError, EOFError) as error:
             if is_lost(error):
-                self._lose()
+                self.sight.lose()
             raise translate(error, self.url, is_given=self.is_given) from error
         except OSError as error:
             if isinstance(error, Unavailable):
                 raise
-            self._lose()
+            self.sight.lose()
             raise translate(error, self.url) from error
 
     def _layered(self, database: Any, policy: Retry, clock: Any) -> Any:
-        backend: Any = RetryLayer(MysqlBackend(database, self.sql, lambda: self._losses), policy, clock)
+        backend: Any = RetryLayer(MysqlBackend(database, self.sql), policy, clock)
         return ReadOnlyLayer(backend) if self._read_only else backend
 
     def _make_blocking_pool(self, connection: Any) -> BlockingPool | GivenConnection | None:
@@ -193,7 +178,7 @@ class MysqlEngine:
             return GivenConnection(connection)
         if self.is_given:
             return None
-        return BlockingPool(self._connect, self._pool_size, self.timeout, self._lose)
+        return BlockingPool(self._connect, self._pool_size, self.timeout, self.sight)
 
     def _connect(self) -> Any:
         assert self._address is not None
@@ -251,8 +236,10 @@ class _Mysql:
             raise
 
     async def _opened(self, wire: Any) -> Any:
-        setup = self._engine.setup
-        await self._engine.meet(wire)
+        setup, sight = self._engine.setup, self._engine.sight
+        if not self._engine.is_given:
+            await sight.meet(wire)
+        wire.doubted = sight.generation(wire.connection) << DOUBT_SHIFT
         if not setup.most_bytes:
             if self._engine.is_given:
                 wire.refuse_foreign_transaction()

@@ -20,6 +20,7 @@ from pymysql.constants import CLIENT, SERVER_STATUS
 
 from ..errors import Closed, Conflict, Unavailable
 from .mysql import LOST, READ_ONLY, Answer
+from .mysql_sight import Sight
 
 if TYPE_CHECKING:
     import asyncio
@@ -56,6 +57,7 @@ class _Wire:
     """What both kinds of connection tell of themselves."""
 
     most_bytes = 0
+    doubted = 0
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -105,13 +107,13 @@ class LoopWire(_Wire):
 
 
 class BlockingPool:
-    """PyMySQL connections for the threads of this process; `lose` is called when an idle one is gone."""
+    """PyMySQL connections for the threads of this process."""
 
-    def __init__(self, connect: Callable[[], Any], size: int, timeout: float, lose: Callable[[], None]) -> None:
+    def __init__(self, connect: Callable[[], Any], size: int, timeout: float, sight: Sight) -> None:
         self._connect = connect
         self._size = size
         self._timeout = timeout
-        self._lose = lose
+        self._sight = sight
         self._is_closed = False
         self.restart()
 
@@ -174,10 +176,11 @@ class BlockingPool:
                 if not self._idle:
                     return None
                 connection, since = self._idle.pop()
-            if _works(connection, time.monotonic() - since):
-                return connection
+            if self._sight.is_current(connection):
+                if _works(connection, time.monotonic() - since):
+                    return connection
+                self._sight.lose()
             connection._force_close()
-            self._lose()
 
     def _drop_idle(self) -> None:
         with self._change:
@@ -236,15 +239,13 @@ async def connect_on_loop(options: dict[str, Any]) -> Any:
 
 
 class LoopPool:
-    """aiomysql connections for the tasks of one event loop; `lose` is called when an idle one is gone."""
+    """aiomysql connections for the tasks of one event loop."""
 
-    def __init__(
-        self, connect: Callable[[], Awaitable[Any]], size: int, timeout: float, lose: Callable[[], None]
-    ) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Any]], size: int, timeout: float, sight: Sight) -> None:
         import asyncio
 
         self._connect = connect
-        self._lose = lose
+        self._sight = sight
         self._size = size
         self._timeout = timeout
         self._is_closed = False
@@ -295,25 +296,29 @@ class LoopPool:
     async def _taken(self) -> Any:
         while self._idle:
             connection, since = self._idle.pop()
-            reader = connection._reader
-            if connection.closed or reader.at_eof() or reader.exception() or getattr(reader, "eof_received", False):
-                connection.close()
-                self._lose()
-                continue
-            if time.monotonic() - since > _LONG_IDLE_SECONDS:
-                try:
-                    await connection.ping(reconnect=False)
-                except (pymysql.err.MySQLError, OSError):
-                    connection.close()
-                    self._lose()
-                    continue
-            return connection
+            if self._sight.is_current(connection):
+                if await _works_on_loop(connection, time.monotonic() - since):
+                    return connection
+                self._sight.lose()
+            connection.close()
         return None
 
     def _drop_idle(self) -> None:
         for connection, _ in self._idle:
             connection.close()
         self._idle.clear()
+
+
+async def _works_on_loop(connection: Any, idle_seconds: float) -> bool:
+    reader = connection._reader
+    if connection.closed or reader.at_eof() or reader.exception() or getattr(reader, "eof_received", False):
+        return False
+    if idle_seconds > _LONG_IDLE_SECONDS:
+        try:
+            await connection.ping(reconnect=False)
+        except (pymysql.err.MySQLError, OSError):
+            return False
+    return True
 
 
 class GivenConnection:

@@ -16,7 +16,7 @@ therefore told that its stamp has passed when a connection was lost meanwhile, o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .port import Applied, Change, Found, Stale
@@ -86,6 +86,7 @@ class PostgresTransaction:
         self._session = session
         self._tables = tables
         self._opening = opening
+        self.doubted = session.generation << DOUBT_SHIFT
 
     async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         return (await self._send([(statement, values)]))[0].rows
@@ -136,15 +137,17 @@ class PostgresDatabase:
     async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self._within(work, [(_WRITING, ()), *self._opening])
 
-    async def at_once(self, steps: Sequence[Step], unless: Callable[[], bool]) -> list[Result] | None:
+    async def at_once(self, steps: Sequence[Step], generations: Collection[int]) -> list[Result] | None:
         """A whole transaction in one round trip: what is sent up to one Sync commits together, without BEGIN.
 
-        None, and nothing is sent, where `unless` holds when there is a session.
+        None, and nothing is sent, where the session is of another generation than any of these.
         """
         opening = self._opening
 
         async def act(session: Session) -> list[Result] | None:
-            return None if unless() else (await session.batch([*opening, *steps]))[len(opening) :]
+            if any(generation != session.generation for generation in generations):
+                return None
+            return (await session.batch([*opening, *steps]))[len(opening) :]
 
         return await self._lent(act)
 
@@ -182,7 +185,7 @@ class PostgresDatabase:
 
 
 class PostgresBackend(SqlBackend):
-    """The Backend port on PostgreSQL. `lose` counts a loss of the server, which `doubts` tells."""
+    """The Backend port on PostgreSQL. `lose` counts a loss of the server, and tells how many there were."""
 
     database: PostgresDatabase
 
@@ -190,12 +193,13 @@ class PostgresBackend(SqlBackend):
         self,
         database: PostgresDatabase,
         statements: Statements,
-        doubts: Callable[[], int],
-        lose: Callable[[], None],
+        losses: Callable[[], int],
+        lose: Callable[[], int],
         gather: Callable[[PostgresBackend], Gatherer],
     ) -> None:
-        super().__init__(database, statements, doubts)
+        super().__init__(database, statements)
         self._put = PutStatements(statements)
+        self._losses = losses
         self._lose = lose
         self._gatherer = gather(self)
 
@@ -207,14 +211,20 @@ class PostgresBackend(SqlBackend):
         return await super().apply(changes)
 
     async def put_together(self, changes: Sequence[Change]) -> list[bool]:
-        """Whether each change was made, in one round trip for all; they are of the usual kind, and share no pool."""
+        """Whether each change was made, in one round trip for all; they are of the usual kind, and share no pool.
 
-        def passed() -> bool:
-            # Whoever relies on chunks it does not send must have learnt of them from the server that answers now.
-            doubts = self._doubts()
-            return any(change.stamp is not None and change.stamp[1] >> DOUBT_SHIFT != doubts for change in changes)
-
-        results = await self.database.at_once(self._put.steps(changes, self.database.tables), unless=passed)
+        What is not made goes the general way, alone, also when all of it failed because of one. Only a lost server
+        is everybody's loss.
+        """
+        # Whoever relies on chunks it does not send must have learnt of them from the server that answers now.
+        generations = {change.stamp[1] >> DOUBT_SHIFT for change in changes if change.stamp is not None}
+        before = self._losses()
+        try:
+            results = await self.database.at_once(self._put.steps(changes, self.database.tables), generations)
+        except Exception:
+            if len(changes) == 1 or self._losses() != before:
+                raise
+            results = None
         made = {pool for (pool,) in results[-1].rows} if results is not None else set()
         return [change.stamp is not None and change.stamp[0] in made for change in changes]
 
@@ -228,8 +238,9 @@ class PostgresBackend(SqlBackend):
         [(born,)] = await tx.rows(self._put.server_born)
         tables = self.database.tables
         if born != tables.server_born:
+            # First the loss: whoever prepares a put between these lines must not pass for one who knows this server.
+            tx.doubted = self._lose() << DOUBT_SHIFT
             tables.server_born = born
-            self._lose()
 
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
@@ -240,12 +251,15 @@ class PostgresBackend(SqlBackend):
             statement = self._put.newest_with_writes if checkpoint_id is None else self._put.find_with_writes
         else:
             statement = self.sql.newest if checkpoint_id is None else self.sql.find
-        doubted = self._doubted()
-        rows = await self._read_once(lambda tx: tx.rows(statement, place))
-        if not rows:
-            return None
-        found, writes = split_writes(rows) if with_writes else (rows[0], [])
-        return found_row(found, doubted)._replace(writes=ordered_writes(writes))
+
+        async def work(tx: Transaction) -> Found | None:
+            rows = await tx.rows(statement, place)
+            if not rows:
+                return None
+            found, writes = split_writes(rows) if with_writes else (rows[0], [])
+            return found_row(found, tx.doubted)._replace(writes=ordered_writes(writes))
+
+        return await self._read_once(work)
 
     async def _read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self.database.read_once(work)

@@ -14,15 +14,15 @@ import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
 
 from ..drive import BlockingClock, Clock, LoopClock, run_now
-from ..errors import InvalidRequest, Unavailable
+from ..errors import InvalidRequest
 from .engine import Operation
-from .gather import Gather, Job, LoopGather
+from .gather import Admits, Gather, Job, LoopGather
 from .layers import ReadOnlyLayer
 from .port import Change
 from .postgres import Gatherer, PostgresBackend, PostgresDatabase, PostgresDialect
 from .postgres_errors import Whereabouts, is_lost, translate
 from .postgres_loop import LoopSource
-from .postgres_put import may_share
+from .postgres_put import begin_group
 from .postgres_schema import PostgresTables
 from .postgres_sessions import Session
 from .postgres_settings import Settings, other_half
@@ -36,6 +36,8 @@ __all__ = ["PostgresEngine", "read_url"]
 T = TypeVar("T")
 # So many transactions of puts go on at once; what comes meanwhile waits, and shares the next.
 _MOST_LEADERS = 2
+# Each put of a group holds a lock of the server's, which has room for some thousands.
+_MOST_TOGETHER = 32
 _engines: weakref.WeakSet[PostgresEngine] = weakref.WeakSet()
 
 
@@ -188,12 +190,14 @@ class PostgresEngine:
 class _SharedPuts(Gather):
     """Puts of threads: those that wait at the same time are one transaction."""
 
+    most_together = _MOST_TOGETHER
+
     def __init__(self, backend: PostgresBackend) -> None:
         super().__init__(_MOST_LEADERS)
         self._backend = backend
 
-    def _fits(self, group: list[Job], job: Job) -> bool:
-        return may_share([one.work for one in group], job.work)
+    def _begin_group(self) -> Admits:
+        return begin_group()
 
     def _commit(self, group: list[Job]) -> None:
         try:
@@ -201,10 +205,6 @@ class _SharedPuts(Gather):
             for job, result in zip(group, made, strict=True):
                 job.result = result
         except Exception as error:
-            if len(group) > 1 and not isinstance(error, Unavailable):
-                for job in group:
-                    self._commit([job])
-                return
             for job in group:
                 job.error = error
         self._tell(group)
@@ -212,7 +212,8 @@ class _SharedPuts(Gather):
 
 def _shared_on_loop(backend: PostgresBackend) -> Gatherer:
     """Puts of tasks that wait at the same time go together."""
-    return LoopGather(backend.put_together, may_share, _MOST_LEADERS).run
+    gather = LoopGather(backend.put_together, begin_group, most_leaders=_MOST_LEADERS, most_together=_MOST_TOGETHER)
+    return gather.run
 
 
 def _policy(retry: int | tuple[int, float] | None) -> Retry:

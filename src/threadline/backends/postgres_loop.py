@@ -122,9 +122,10 @@ class LoopSource:
     async def _taken(self, here: _OfLoop) -> Session:
         if self._given is not None:
             await here.lock.acquire()
-            return LoopSession(self._given)
+            return LoopSession(self._given, generation=self._settings.losses)
         if self._given_pool is not None:
-            return LoopSession(await self._given_pool.getconn(), self._given_pool)
+            generation = self._settings.losses
+            return LoopSession(await self._given_pool.getconn(), self._given_pool, generation)
         settings, pool = self._settings, here.pool
         deadline = time.monotonic() + settings.timeout
         while True:
@@ -136,10 +137,13 @@ class LoopSource:
                 if time.monotonic() >= deadline:
                     raise settings.exhausted() from busy
                 continue
-            if not has_input(connection):
+            generation = settings.losses
+            is_gone = has_input(connection)
+            if not is_gone and settings.is_current(connection):
                 here.lent.add(id(connection))
-                return LoopSession(connection, pool)
-            settings.lose()
+                return LoopSession(connection, pool, generation)
+            if is_gone:
+                settings.lose()
             await connection.close()
             await pool.putconn(connection)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .port import Change
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .postgres_schema import PostgresTables
     from .postgres_sessions import Step
 
-__all__ = ["PutStatements", "may_share", "split_writes"]
+__all__ = ["PutStatements", "begin_group", "split_writes"]
 
 # How the columns travel: as arrays, one element for each row.
 _CHECKPOINT_TYPES = (
@@ -35,7 +35,13 @@ _CHUNK_TYPES = ("bytea", "bytea", "bigint", "bytea")
 _ARRAYS: dict[str, type[list[Any]]] = {
     "text": TextsArray, "bigint": WholesArray, "bytea": BytesArray, "float8": RealsArray
 }  # fmt: skip
-_LOCKS = "SELECT pg_advisory_xact_lock_shared(key) FROM unnest(%s::bigint[]) AS key"
+# Nobody waits for a lock together with others: whose pool is not to be had at once goes its own way. Which were had is
+# said to the statement that follows; asking there again might find a lock that was granted after it looked at the rows.
+_LOCKS = (
+    "SELECT set_config('threadline.held', coalesce(string_agg(key::text, ','), ''), true) "
+    "FROM unnest(%s::bigint[]) AS key WHERE pg_try_advisory_xact_lock_shared(key)"
+)
+_HELD = "string_to_array(nullif(current_setting('threadline.held'), ''), ',')::bigint[]"
 _EPOCH_MASK = (1 << DOUBT_SHIFT) - 1
 # Changes of more bytes than this in one statement would make the others wait.
 _MOST_BYTES = 4 * 1024 * 1024
@@ -64,23 +70,17 @@ class PutStatements:
 
         What is looked at after a lock was granted is what holds now, so the locks have a statement of their own.
         """
-        adds: list[Any] = []
-        replaces: list[Any] = []
-        for change in changes:
-            assert change.stamp is not None
-            pool = change.stamp[0]
-            adds += [(pool, *write) for write in change.writes if not write.replaces]
-            # Of two at one index the later counts; one statement cannot replace a row twice.
-            unique = {write[:4]: (pool, *write) for write in change.writes if write.replaces}
-            replaces += unique.values()
-        stamps = [change.stamp for change in changes if change.stamp is not None]
-        chunks = [(change.stamp[0], *chunk) for change in changes if change.stamp for chunk in sorted(change.chunks)]
-        checkpoints = [(change.stamp[0], *row) for change in changes if change.stamp for row in change.checkpoints]
+        # Always in the same order: two statements that add the same rows wait for each other in one direction only.
+        ordered = sorted(changes, key=_pool_of)
+        chunks, checkpoints, adds, replaces = _rows_of(ordered)
+        stamps = [change.stamp for change in ordered if change.stamp is not None]
+        keys = WholesArray(tables.lock_key(pool) for pool, _ in stamps)
         values: list[Any] = [
-            TextsArray(change.thread_id for change in changes),
+            TextsArray(change.thread_id for change in ordered),
             WholesArray(pool for pool, _ in stamps),
             WholesArray(epoch & _EPOCH_MASK for _, epoch in stamps),
-            RealsArray(change.now for change in changes),
+            RealsArray(change.now for change in ordered),
+            keys,
             tables.server_born,
         ]
         shape = 0
@@ -92,17 +92,16 @@ class PutStatements:
                 values += _columns(rows, types)
         if shape not in self._made:
             self._made[shape] = self._make(shape)
-        # Always in the same order: whoever waits for one lock holds none that comes after it.
-        keys = WholesArray(sorted(tables.lock_key(pool) for pool, _ in stamps))
         return [(_LOCKS, [keys]), (self._made[shape], values)]
 
     def _make(self, shape: int) -> str:
         sql = self._sql
         parts = [
             f"live AS MATERIALIZED (SELECT t.pool, t.serial, t.active, n.now FROM "
-            f"unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[]) AS n (thread_id, pool, epoch, now) "
+            f"unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[], %s::bigint[]) "
+            f"AS n (thread_id, pool, epoch, now, key) "
             f"JOIN {sql.t} t ON t.thread_id = n.thread_id AND t.pool = n.pool AND t.epoch = n.epoch "
-            f"WHERE t.status NOT IN ('deleted', 'archived') AND t.deleted_before IS NULL "
+            f"WHERE n.key = ANY ({_HELD}) AND t.status NOT IN ('deleted', 'archived') AND t.deleted_before IS NULL "
             # Rows are looked at after the lock was granted only where every statement sees what is new.
             f"AND {SERVER_BORN} = %s AND current_setting('transaction_isolation') = 'read committed')"
         ]
@@ -110,7 +109,7 @@ class PutStatements:
             rows = _rows("digest, links, form, data", _CHUNK_TYPES)
             parts.append(
                 f"chunked AS (INSERT INTO {sql.k} (pool, digest, links, form, data) SELECT n.* FROM {rows} "
-                f"ON CONFLICT DO NOTHING)"
+                f"ORDER BY n.pool, n.digest ON CONFLICT DO NOTHING)"
             )
         if shape & 4:
             conflict = _replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
@@ -118,7 +117,8 @@ class PutStatements:
             columns = ", ".join([f"n.{column}" for column in plain] + [f"n.{searchable}::jsonb"])
             parts.append(
                 f"put AS (INSERT INTO {sql.c} (pool, thread, {CHECKPOINT_COLUMNS}) "
-                f"SELECT n.pool, live.serial, {columns} FROM {_rows(CHECKPOINT_COLUMNS, _CHECKPOINT_TYPES)} {conflict})"
+                f"SELECT n.pool, live.serial, {columns} FROM {_rows(CHECKPOINT_COLUMNS, _CHECKPOINT_TYPES)} "
+                f"ORDER BY n.pool {conflict})"
             )
         if shape & 2:
             parts.append(f"added AS ({self._writes('ON CONFLICT DO NOTHING')})")
@@ -135,16 +135,51 @@ class PutStatements:
         columns = ", ".join(f"n.{column}" for column in WRITE_COLUMNS.split(", "))
         return (
             f"INSERT INTO {self._sql.w} (pool, thread, {WRITE_COLUMNS}) SELECT n.pool, live.serial, {columns} "
-            f"FROM {_rows(WRITE_COLUMNS, _WRITE_TYPES)} {conflict}"
+            f"FROM {_rows(WRITE_COLUMNS, _WRITE_TYPES)} "
+            f"ORDER BY n.pool, n.namespace, n.checkpoint_id, n.task_id, n.idx {conflict}"
         )
 
 
-def may_share(changes: Sequence[Change], change: Change) -> bool:
-    """Whether a change may go into one statement with others: another pool, and not too much."""
+def begin_group() -> Callable[[Change], bool]:
+    """A new group of changes; says of one after the other whether it goes along: another pool, and not too much."""
+    pools: set[int] = set()
+    size = 0
+
+    def admits(change: Change) -> bool:
+        nonlocal size
+        size += _weight(change)
+        if pools and (_pool_of(change) in pools or size > _MOST_BYTES):
+            return False
+        pools.add(_pool_of(change))
+        return True
+
+    return admits
+
+
+def _pool_of(change: Change) -> int:
     assert change.stamp is not None
-    if any(one.stamp is not None and one.stamp[0] == change.stamp[0] for one in changes):
-        return False
-    return sum(len(chunk.data) for one in (*changes, change) for chunk in one.chunks) <= _MOST_BYTES
+    return change.stamp[0]
+
+
+def _weight(change: Change) -> int:
+    size = sum([len(chunk.data) for chunk in change.chunks]) + sum([len(write.data) for write in change.writes])
+    return size + sum([len(row.document) + len(row.metadata) for row in change.checkpoints])
+
+
+def _rows_of(changes: Sequence[Change]) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+    """The rows of changes, each after its pool: chunks, checkpoints, writes that stay, writes that replace."""
+    chunks: list[Any] = []
+    checkpoints: list[Any] = []
+    adds: list[Any] = []
+    replaces: list[Any] = []
+    for change in changes:
+        pool = _pool_of(change)
+        chunks += [(pool, *chunk) for chunk in sorted(change.chunks)]
+        # Of two under one key the later counts; one statement cannot replace a row twice.
+        checkpoints += {row[:2]: (pool, *row) for row in change.checkpoints}.values()
+        adds += [(pool, *write) for write in change.writes if not write.replaces]
+        replaces += {write[:4]: (pool, *write) for write in change.writes if write.replaces}.values()
+    return chunks, checkpoints, adds, replaces
 
 
 def split_writes(rows: list[Any]) -> tuple[Any, list[Any]]:

@@ -49,6 +49,8 @@ class Session(Protocol):
     # The pool it goes back to, and whether it goes back without autocommit.
     pool: Any
     is_restored: bool
+    # How often the server had been lost when the connection was made.
+    generation: int
 
     async def batch(self, steps: Sequence[Step]) -> list[Result]:
         """Run statements in order, in one round trip; the first that fails ends the batch, and is raised."""
@@ -60,10 +62,11 @@ class Session(Protocol):
 class BlockingSession:
     """A `psycopg.Connection`; never suspends."""
 
-    def __init__(self, connection: Any, pool: Any = None) -> None:
+    def __init__(self, connection: Any, pool: Any = None, generation: int = 0) -> None:
         self.connection = connection
         self.pool = pool
         self.is_restored = False
+        self.generation = generation
 
     async def batch(self, steps: Sequence[Step]) -> list[Result]:
         connection = self.connection
@@ -85,10 +88,11 @@ class BlockingSession:
 class LoopSession:
     """A `psycopg.AsyncConnection`, on the loop it belongs to."""
 
-    def __init__(self, connection: Any, pool: Any = None) -> None:
+    def __init__(self, connection: Any, pool: Any = None, generation: int = 0) -> None:
         self.connection = connection
         self.pool = pool
         self.is_restored = False
+        self.generation = generation
 
     async def batch(self, steps: Sequence[Step]) -> list[Result]:
         connection = self.connection

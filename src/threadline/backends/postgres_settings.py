@@ -61,14 +61,20 @@ class Settings:
         if "connect_timeout" not in conninfo_to_dict(conninfo):
             self.kwargs["connect_timeout"] = max(2, min(10, int(timeout)))
         self._used: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+        self._generations: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     def check_open(self) -> None:
         if self.is_closed:
             raise Closed("this saver was closed; open a new one with threadline.connect()")
 
-    def lose(self) -> None:
+    def lose(self) -> int:
         """A connection is gone: what this process knows of the server may be wrong now."""
         self.losses += 1
+        return self.losses
+
+    def is_current(self, connection: Any) -> bool:
+        """Whether a connection of ours was made after the last loss: an older one may lead to a former server."""
+        return self._generations.get(connection, self.losses) == self.losses
 
     def used(self, connection: Any) -> None:
         self._used[connection] = time.monotonic()
@@ -97,6 +103,7 @@ class Settings:
         """A new connection of ours; the server has just answered it."""
         connection.prepared_max = _MOST_PREPARED
         self.used(connection)
+        self._generations[connection] = self.losses
 
 
 def check_usable(connection: Any, *, is_ours: bool) -> None:

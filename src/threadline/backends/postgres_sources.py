@@ -117,9 +117,10 @@ class BlockingSource:
     def _taken(self) -> Session:
         if self._given is not None:
             self._lock.acquire()
-            return BlockingSession(self._given)
+            return BlockingSession(self._given, generation=self._settings.losses)
         if self._given_pool is not None:
-            return BlockingSession(self._given_pool.getconn(), self._given_pool)
+            generation = self._settings.losses
+            return BlockingSession(self._given_pool.getconn(), self._given_pool, generation)
         settings, pool = self._settings, self._pool
         deadline = time.monotonic() + settings.timeout
         while True:
@@ -131,10 +132,13 @@ class BlockingSource:
                 if time.monotonic() >= deadline:
                     raise settings.exhausted() from busy
                 continue
-            if not has_input(connection):
+            generation = settings.losses
+            is_gone = has_input(connection)
+            if not is_gone and settings.is_current(connection):
                 self._lent.add(id(connection))
-                return BlockingSession(connection, pool)
-            settings.lose()
+                return BlockingSession(connection, pool, generation)
+            if is_gone:
+                settings.lose()
             connection.close()
             pool.putconn(connection)
 

@@ -76,6 +76,8 @@ def json_at(column: str, key: str) -> str:
 class SqliteTransaction:
     """A connection inside a transaction; never suspends."""
 
+    doubted = 0  # a file is not lost
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._cursor = connection.cursor()
         # A given connection may make rows into something else; ours are tuples.

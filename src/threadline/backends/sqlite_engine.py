@@ -67,6 +67,7 @@ class SqliteEngine:
             read_only=read_only,
         )
         self._executor: Executor | None = None
+        self._committer: Executor | None = None
         statements = Statements(SqliteDialect(self._indexed), self._prefix)
         self._group = GroupCommit(self._connections, statements)
         self._blocking = SqliteBackend(_BlockingSqlite(self), statements)
@@ -92,12 +93,22 @@ class SqliteEngine:
         return await asyncio.get_running_loop().run_in_executor(self.executor(), call)
 
     def executor(self) -> Executor:
+        """Threads for whole operations; they may wait for a commit."""
         if self._executor is None:
-            self._connections.check_open()
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="threadline")
+            self._executor = self._make_executor(_WORKERS)
         return self._executor
+
+    def committer(self) -> Executor:
+        """The thread that commits for tasks. A thread of its own: the others may all be waiting for a commit."""
+        if self._committer is None:
+            self._committer = self._make_executor(1)
+        return self._committer
+
+    def _make_executor(self, threads: int) -> Executor:
+        self._connections.check_open()
+        from concurrent.futures import ThreadPoolExecutor
+
+        return ThreadPoolExecutor(threads, thread_name_prefix="threadline")
 
     def writing_connection(self) -> sqlite3.Connection:
         """The connection that writes, for programs that expect a saver to show it."""
@@ -111,13 +122,17 @@ class SqliteEngine:
 
     def close(self) -> None:
         self._connections.close()
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
-            self._executor = None
+        for executor in (self._executor, self._committer):
+            if executor is not None:
+                executor.shutdown(wait=False)
+        self._executor = self._committer = None
 
     async def aclose(self) -> None:
-        if self._executor is not None:
-            await self.hop(lambda: None)
+        import asyncio
+
+        for executor in (self._executor, self._committer):
+            if executor is not None:
+                await asyncio.get_running_loop().run_in_executor(executor, lambda: None)
         self.close()
 
     def before_fork(self) -> None:
@@ -131,7 +146,7 @@ class SqliteEngine:
     def after_fork_in_child(self) -> None:
         self._connections.after_fork_in_child()
         self._group.restart()
-        self._executor = None
+        self._executor = self._committer = None
 
     def migrate(self) -> None:
         """Apply what is missing of the schema, in one transaction; safe from many processes at once."""
@@ -266,14 +281,17 @@ class _LoopSqlite:
             return engine._group.run(work)
         import asyncio
 
-        executor = engine.executor()
+        committer = engine.committer()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         leader = engine._group.submit(work, future)
         if leader is not None:
             try:
-                executor.submit(engine._group.drain, leader)
+                committer.submit(engine._group.drain, leader)
             except RuntimeError:  # closed meanwhile: whoever waits is told so
                 engine._group.drain(leader)
+            except BaseException:
+                engine._group.refuse(leader)
+                raise
         return await future
 
     async def setup(self) -> None:

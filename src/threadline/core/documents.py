@@ -146,7 +146,7 @@ def write_row(
         stored,
         metadata_form,
         described,
-        step if isinstance(step, int) and abs(step) < 2**62 else None,
+        int(step) if isinstance(step, int) and abs(step) < 2**62 else None,
         source if fits_column(source) else None,
         run_id if fits_column(run_id) else None,
         now,

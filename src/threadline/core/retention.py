@@ -19,6 +19,7 @@ from .documents import fits_column, read_document, read_metadata
 from .pages import each_found, thread_rows
 from .requests import Place
 from .tools import Tools
+from .words import tags_of
 
 __all__ = [
     "DELTA_COUNTERS",
@@ -31,6 +32,8 @@ __all__ = [
     "history_from",
     "history_of",
     "keep_latest",
+    "marked_in",
+    "needed_since",
     "prune",
     "remove",
     "with_chains",
@@ -87,12 +90,19 @@ def with_chains(history: History, kept: Iterable[CheckpointKey]) -> set[Checkpoi
     return needed
 
 
-async def prune(backend: Backend, tools: Tools, thread_id: str, choose: Callable[[History], set[CheckpointKey]]) -> int:
+async def prune(
+    backend: Backend,
+    tools: Tools,
+    thread_id: str,
+    choose: Callable[[History], set[CheckpointKey]],
+    *,
+    spares_marked: bool = False,
+) -> int:
     """Delete the checkpoints that `choose` does not keep; returns how many went."""
     await tools.open(backend)
     history = await history_of(backend, tools, thread_id)
     doomed = sorted(history.keys() - choose(history))
-    return await remove(backend, tools, thread_id, doomed, history)
+    return await remove(backend, tools, thread_id, doomed, history, spares_marked=spares_marked)
 
 
 async def delete_thread(backend: Backend, tools: Tools, thread_id: str, now: float) -> None:
@@ -146,7 +156,9 @@ async def delete_checkpoint(backend: Backend, tools: Tools, place: Place) -> Non
         raise NotFound(f"thread {place.thread_id!r} has no checkpoint {place.checkpoint_id}")
     if key in with_chains(history, history.keys() - {key}) - (history.keys() - {key}):
         raise Conflict(f"checkpoint {key.id} cannot go: later checkpoints replay a delta channel from it")
-    await remove(backend, tools, place.thread_id, [key], history)
+    removed = await remove(backend, tools, place.thread_id, [key], history)
+    if not removed and await backend.find(place.thread_id, place.namespace, key.id, with_writes=False) is not None:
+        raise Conflict(f"checkpoint {key.id} cannot go: somebody went on from it at this moment")
 
 
 async def collect_pool(backend: Backend, pool: int) -> int:
@@ -177,19 +189,21 @@ async def remove(
     doomed: Sequence[CheckpointKey],
     known: Collection[CheckpointKey],
     progress: Callable[[int, int], None] | None = None,
+    *,
+    spares_marked: bool = False,
 ) -> int:
     """Delete checkpoints in batches, then the chunks that nothing needs any more; returns how many went.
 
     `known` are the checkpoints that were there when it was decided. What came since may be replayed from
-    checkpoints that were to go; those stay.
+    checkpoints that were to go: those stay. So do, if asked for, those that were tagged since.
     """
-    if doomed:
-        history = await history_of(backend, tools, thread_id)
-        needed = with_chains(history, [key for key in history if key not in known])
-        doomed = [key for key in doomed if key not in needed]
     removed = 0
     for start in range(0, len(doomed), _BATCH):
-        removed += await backend.remove_checkpoints(thread_id, doomed[start : start + _BATCH])
+        spared = await needed_since(backend, tools, thread_id, known)
+        if spares_marked:
+            spared |= await marked_in(backend, thread_id)
+        part = [key for key in doomed[start : start + _BATCH] if key not in spared]
+        removed += await backend.remove_checkpoints(thread_id, part)
         if progress is not None:
             progress(min(start + _BATCH, len(doomed)), len(doomed))
     if removed:
@@ -197,6 +211,22 @@ async def remove(
         if thread is not None:
             await collect_pool(backend, thread.pool)
     return removed
+
+
+async def needed_since(
+    backend: Backend, tools: Tools, thread_id: str, known: Collection[CheckpointKey]
+) -> set[CheckpointKey]:
+    """What must stay because of checkpoints that came since: what they descend from, and are replayed from."""
+    history = await history_of(backend, tools, thread_id)
+    newcomers = [step for key, step in history.items() if key not in known]
+    parents = {step.parent for step in newcomers if step.parent is not None}
+    return with_chains(history, [step.key for step in newcomers]) | parents
+
+
+async def marked_in(backend: Backend, thread_id: str) -> set[CheckpointKey]:
+    """The checkpoints of a thread that people have tagged or pinned."""
+    thread = await backend.thread(thread_id)
+    return {tag.key for tag in tags_of(thread)} if thread is not None else set()
 
 
 async def _has_mates(backend: Backend, pool: int) -> bool:

@@ -15,7 +15,7 @@ from . import leases, retention
 from .pages import thread_rows
 from .policies import Plan, choose, choose_latest
 from .policy import Policy
-from .retention import History, Step, collect_pool, delete_thread, history_of, remove
+from .retention import History, Step, collect_pool, delete_thread, history_of, needed_since, remove
 from .timeline import chunk_weights
 from .tools import Tools
 from .words import living, note_went_on, tags_of, went_on
@@ -81,11 +81,15 @@ async def prune(
     """Carry a policy out on one thread, in batches; returns what was planned."""
     plan = await make_plan(backend, tools, thread_id, policy, now)
     if not dry_run:
+        known = {*plan.keeps, *plan.removes}
         for start in range(0, len(plan.empties), _BATCH):
-            await backend.remove_checkpoints(thread_id, (), plan.empties[start : start + _BATCH])
+            # Whoever went on from one of these since may be replayed from its writes.
+            spared = await needed_since(backend, tools, thread_id, known)
+            part = [key for key in plan.empties[start : start + _BATCH] if key not in spared]
+            await backend.remove_checkpoints(thread_id, (), part)
         if plan.removes:
             await note_went_on(backend, thread_id, plan.goes_on, set(plan.keeps))
-        await remove(backend, tools, thread_id, plan.removes, {*plan.keeps, *plan.removes}, progress)
+        await remove(backend, tools, thread_id, plan.removes, known, progress, spares_marked=True)
         if plan.empties and not plan.removes:
             await collect_pool(backend, (await living(backend, thread_id)).pool)
     return plan
@@ -93,9 +97,8 @@ async def prune(
 
 async def prune_to_latest(backend: Backend, tools: Tools, thread_id: str) -> int:
     """Keep the newest checkpoint of each namespace, and what people tagged or pinned; returns how many went."""
-    thread = await backend.thread(thread_id)
-    marked = [tag.key for tag in tags_of(thread)] if thread is not None else []
-    return await retention.prune(backend, tools, thread_id, partial(choose_latest, marked=marked))
+    marked = await retention.marked_in(backend, thread_id)
+    return await retention.prune(backend, tools, thread_id, partial(choose_latest, marked=marked), spares_marked=True)
 
 
 async def sweep(

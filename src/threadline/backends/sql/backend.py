@@ -59,7 +59,7 @@ class SqlBackend(SqlReader):
     async def _apply(self, change: Change, tx: Transaction) -> Applied:
         sql = self.sql
         thread = await self._opened(change, tx)
-        stamp = (thread.pool, thread.epoch + self._doubted())
+        stamp = (thread.pool, thread.epoch + tx.doubted)
         if change.stamp is not None and change.stamp != stamp:
             raise _Refused(Stale(stamp))
         place = (thread.pool, thread.serial)

@@ -22,6 +22,9 @@ DOUBT_SHIFT = 48
 class Transaction(Protocol):
     """One transaction of a driver."""
 
+    # What is added to an epoch that is read here: how often the server had been lost when its connection was made.
+    doubted: int
+
     async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query."""
 
@@ -60,14 +63,9 @@ class Database(Protocol):
 class SqlReader:
     """The half of the Backend port that only reads."""
 
-    def __init__(self, database: Database, statements: Statements, doubts: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, database: Database, statements: Statements) -> None:
         self.database = database
         self.sql = statements
-        self._doubts = doubts
-
-    def _doubted(self) -> int:
-        """What is added to an epoch; asked before a query is sent, since its answer cannot vouch for later."""
-        return self._doubts() << DOUBT_SHIFT
 
     async def forms(self) -> set[int]:
         async def work(tx: Transaction) -> set[int]:
@@ -78,8 +76,6 @@ class SqlReader:
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
-        doubted = self._doubted()
-
         async def work(tx: Transaction) -> Found | None:
             if checkpoint_id is None:
                 rows = await tx.rows(self.sql.newest, (thread_id, namespace))
@@ -87,7 +83,7 @@ class SqlReader:
                 rows = await tx.rows(self.sql.find, (thread_id, namespace, checkpoint_id))
             if not rows:
                 return None
-            found = found_row(rows[0], doubted)
+            found = found_row(rows[0], tx.doubted)
             if with_writes:
                 place = (found.pool, rows[0][-1], namespace, found.row.id)
                 return found._replace(writes=ordered_writes(await tx.rows(self.sql.writes, place)))
@@ -96,25 +92,21 @@ class SqlReader:
         return await self.database.read(work)
 
     async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
-        doubted = self._doubted()
-
         async def work(tx: Transaction) -> list[Found]:
             found: list[Found] = []
             for part in self._batches(thread_ids):
                 condition, bound = self.sql.dialect.among("t.thread_id", part)
                 statement = self.sql.dialect.text(self.sql.heads.replace(CONDITIONS, condition))
-                found += [found_row(row, doubted) for row in await tx.rows(statement, (*bound, namespace))]
+                found += [found_row(row, tx.doubted) for row in await tx.rows(statement, (*bound, namespace))]
             return found
 
         return await self._read_once(work)
 
     async def page(self, query: Query) -> list[Found]:
-        doubted = self._doubted()
-
         async def work(tx: Transaction) -> list[Found]:
             statement, values = page_statement(self.sql, query)
             rows = await tx.rows(statement, values)
-            found = [found_row(row, doubted) for row in rows]
+            found = [found_row(row, tx.doubted) for row in rows]
             if query.with_writes:
                 await self._add_writes(rows, found, tx)
             return found
@@ -137,8 +129,6 @@ class SqlReader:
                 found[position] = one._replace(writes=ordered_writes(own))
 
     async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
-        doubted = self._doubted()
-
         async def work(tx: Transaction) -> list[Found]:
             thread = await self._thread(thread_id, tx)
             if thread is None:
@@ -146,7 +136,7 @@ class SqlReader:
             place = (thread.pool, thread.serial, namespace)
             rows = await tx.rows(self.sql.chain, (*place, checkpoint_id, *place, limit - 1, *place))
             head = (thread_id, thread.pool, thread.epoch)
-            found = [found_row((*head, *row), doubted) for row in rows]
+            found = [found_row((*head, *row), tx.doubted) for row in rows]
             await self._add_writes([(*head, *row, thread.serial) for row in rows], found, tx)
             return found
 
@@ -199,19 +189,23 @@ class SqlReader:
         return [digest for (digest,) in rows]
 
     async def thread(self, thread_id: str) -> ThreadRow | None:
-        doubted = self._doubted()
-        row = await self._read_once(lambda tx: self._thread(thread_id, tx))
-        return row._replace(epoch=row.epoch + doubted) if row is not None else None
+        async def work(tx: Transaction) -> ThreadRow | None:
+            row = await self._thread(thread_id, tx)
+            return row._replace(epoch=row.epoch + tx.doubted) if row is not None else None
+
+        return await self._read_once(work)
 
     async def _thread(self, thread_id: str, tx: Transaction) -> ThreadRow | None:
         rows = await tx.rows(self.sql.thread, (thread_id,))
         return ThreadRow(*rows[0]) if rows else None
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
-        values, doubted = (after, prefix, _end_of(prefix), limit), self._doubted()
-        rows = await self._read_once(lambda tx: tx.rows(self.sql.threads, values))
-        found = [ThreadRow(*row) for row in rows]
-        return [row._replace(epoch=row.epoch + doubted) for row in found] if doubted else found
+        async def work(tx: Transaction) -> list[ThreadRow]:
+            rows = await tx.rows(self.sql.threads, (after, prefix, _end_of(prefix), limit))
+            found = [ThreadRow(*row) for row in rows]
+            return [row._replace(epoch=row.epoch + tx.doubted) for row in found] if tx.doubted else found
+
+        return await self._read_once(work)
 
     async def count_threads(self, prefix: str = "") -> int:
         rows = await self._read_once(lambda tx: tx.rows(self.sql.count_threads, (prefix, _end_of(prefix))))
