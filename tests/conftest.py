@@ -1,5 +1,7 @@
 """Servers for every folder of tests: see tests/servers."""
 
+import pytest
+
 from tests.servers.plugin import (  # noqa: F401
     mysql,
     pgbouncer,
@@ -14,3 +16,6 @@ from tests.servers.plugin import (  # noqa: F401
     redis_cluster,
     redis_server,
 )
+
+# What several folders check with: pytest explains the asserts of these modules as it does in test files.
+pytest.register_assert_rewrite("crowd", "crowd_checks")

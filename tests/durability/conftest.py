@@ -1,19 +1,15 @@
 """What the tests of durability share: scripts run in interpreters of their own, and both halves of a saver."""
 
 import asyncio
-import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
+import crowd_checks
 import pytest
 
 import threadline
 from threadline.backends.memory import MemoryBackend
 from threadline.backends.sqlite_put import SqliteBackend
-
-HERE = Path(__file__).parent
 
 
 class Half:
@@ -69,23 +65,7 @@ def connect():
 
 @pytest.fixture
 def run_script():
-    """Runs a script of this folder in a new interpreter; what it printed, or a failure that shows why."""
-    package_root = Path(threadline.__file__).resolve().parents[1]
-
-    def run(name, *arguments, seconds=120):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(package_root)])}
-        done = subprocess.run(
-            [sys.executable, "-X", "faulthandler", str(HERE / name), *map(str, arguments)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-        )
-        assert done.returncode == 0, f"{name} {arguments}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-        assert "Traceback" not in done.stderr, done.stderr[-6000:]
-        return done.stdout
-
-    return run
+    return crowd_checks.run_script
 
 
 @pytest.fixture(params=["memory", "sqlite"])

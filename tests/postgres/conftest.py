@@ -2,8 +2,10 @@
 
 import contextlib
 import socket
+import sys
 import threading
 import uuid
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,6 +14,9 @@ from psycopg.conninfo import conninfo_to_dict
 import threadline
 from tests.servers.plugin import require_server
 from tests.servers.shared import shared_url
+
+# The crowds of processes of tests/durability serve here too.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "durability"))
 
 
 @pytest.fixture(scope="session")
