@@ -1,4 +1,4 @@
-"""Servers for every folder of tests: see tests/servers."""
+"""Servers and stores for every folder of tests: see tests/servers and tests/stores.py."""
 
 import pytest
 
@@ -16,6 +16,7 @@ from tests.servers.plugin import (  # noqa: F401
     redis_cluster,
     redis_server,
 )
+from tests.stores import connect, database, half, url  # noqa: F401
 
 # What several folders check with: pytest explains the asserts of these modules as it does in test files.
 pytest.register_assert_rewrite("crowd", "crowd_checks")
