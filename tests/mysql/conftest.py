@@ -14,9 +14,8 @@ from tests.servers.shared import shared_url
 from tests.stores import savers
 from threadline.backends.mysql_schema import tables
 
-# The histories of tests/durability, and the adapter of tests/test_conformance.py, serve here too.
-TESTS = Path(__file__).resolve().parents[1]
-sys.path += [str(TESTS), str(TESTS / "durability")]
+# The histories and the crowds of processes of tests/durability serve here too.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "durability"))
 
 _numbers = itertools.count(1)
 
