@@ -1,7 +1,8 @@
-"""Servers and stores for every folder of tests: see tests/servers and tests/stores.py."""
+"""Servers, stores and commands for every folder of tests: see tests/servers, tests/stores.py and tests/commands.py."""
 
 import pytest
 
+from tests.commands import run  # noqa: F401
 from tests.servers.plugin import (  # noqa: F401
     mysql,
     pgbouncer,
