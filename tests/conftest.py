@@ -1,5 +1,8 @@
-"""Servers for every folder of tests: see tests/servers."""
+"""Servers, stores and commands for every folder of tests: see tests/servers, tests/stores.py and tests/commands.py."""
 
+import pytest
+
+from tests.commands import run  # noqa: F401
 from tests.servers.plugin import (  # noqa: F401
     mysql,
     pgbouncer,
@@ -14,3 +17,7 @@ from tests.servers.plugin import (  # noqa: F401
     redis_cluster,
     redis_server,
 )
+from tests.stores import connect, database, half, url  # noqa: F401
+
+# What several folders check with: pytest explains the asserts of these modules as it does in test files.
+pytest.register_assert_rewrite("crowd", "crowd_checks")

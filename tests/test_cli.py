@@ -6,17 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import threadline
-from threadline.cli import main
+from tests.commands import Run
 from threadline.cli.commands import COMMANDS
-
-Run = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -24,20 +21,6 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing from outside decides which store is meant, or how it looks."""
     for name in ("THREADLINE_URL", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command; gives its output and its complaints, after checking how it ended."""
-
-    def call(*arguments: object, status: int = 0) -> tuple[str, str]:
-        capsys.readouterr()
-        ended = main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        assert ended == status, said.out + said.err
-        return said.out, said.err
-
-    return call
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from langgraph.checkpoint.conformance.initializer import RegisteredCheckpointer
 
 from threadline.langgraph import Checkpointer, InMemorySaver
 
+CAPABILITIES = [each.value for each in Capability]
+
 
 class SyncHalf(BaseCheckpointSaver):
     """The sync methods of a saver under the names that the suite calls."""
@@ -57,14 +59,20 @@ def sqlite_file(tmp_path):
 
 @pytest.mark.parametrize("half", ["sync", "async"])
 @pytest.mark.parametrize("make", [in_memory, sqlite_file])
-@pytest.mark.parametrize("capability", [each.value for each in Capability])
+@pytest.mark.parametrize("capability", CAPABILITIES)
 def test_every_capability_is_there_and_passes(capability, make, half, tmp_path):
-    async def factory():
-        saver = make(tmp_path)
-        yield SyncHalf(saver) if half == "sync" else saver
-        saver.close()
+    check_capability(capability, half, lambda: make(tmp_path))
 
-    registered = RegisteredCheckpointer(name=make.__name__, factory=factory)
+
+def check_capability(capability, half, make):
+    """A half of the savers that `make` gives has this capability, and passes all that the suite asks of it."""
+
+    async def factory():
+        saver = make()
+        yield SyncHalf(saver) if half == "sync" else saver
+        await saver.aclose()
+
+    registered = RegisteredCheckpointer(name="threadline", factory=factory)
     result = asyncio.run(validate(registered, capabilities={capability})).results[capability]
 
     assert result.detected
@@ -73,7 +81,7 @@ def test_every_capability_is_there_and_passes(capability, make, half, tmp_path):
     assert result.tests_passed > 0
 
 
-@pytest.mark.parametrize("method", [each.value for each in Capability])
+@pytest.mark.parametrize("method", CAPABILITIES)
 def test_both_halves_are_ours(method):
     for name in (method, f"a{method}"):
         assert getattr(Checkpointer, name) is not getattr(BaseCheckpointSaver, name)

@@ -5,12 +5,11 @@
 """
 
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
 
-import threadline
+from tests.stores import savers
 from threadline import Unavailable
 from threadline.backends.memory import MemoryBackend
 from threadline.backends.sqlite_put import SqliteBackend
@@ -19,27 +18,11 @@ from threadline.backends.sqlite_put import SqliteBackend
 sys.path.insert(0, str(Path(__file__).parents[1] / "codec"))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request, tmp_path):
-    if request.param == "memory":
-        return f"memory://{uuid.uuid4()}"
-    return f"sqlite:///{tmp_path / 'threads.db'}"
-
-
 @pytest.fixture
 def connect(url):
     """Opens savers on the store of this test, each with nothing remembered."""
-    opened = []
-
-    def open_saver(**options):
-        if url.startswith("sqlite"):
-            options.setdefault("synchronous", "OFF")
-        opened.append(threadline.connect(url, **options))
-        return opened[-1]
-
-    yield open_saver
-    for saver in opened:
-        saver.close()
+    with savers(url, synchronous="OFF") as opening:
+        yield opening
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A store that another process wrote, commands run here, and commands run on a terminal of 80 columns."""
+"""A store that another process wrote, and commands run on a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 from cli_process import HERE, settings
-
-from threadline.cli import main
 
 
 @pytest.fixture(autouse=True)
@@ -41,20 +39,6 @@ def store(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     shutil.copy(written, path)
     monkeypatch.setenv("THREADLINE_URL", str(path))
     return path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
-    """Runs a command; gives its output and its complaints, after checking how it ended."""
-
-    def call(*arguments: object, status: int = 0) -> tuple[str, str]:
-        capsys.readouterr()
-        ended = main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        assert ended == status, said.out + said.err
-        return said.out, said.err
-
-    return call
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 from cli_process import HERE, settings
 
 import threadline
-
-Run = Callable[..., tuple[str, str]]
+from tests.commands import Run
 
 
 def in_the_application(script: str, store: Path) -> str:

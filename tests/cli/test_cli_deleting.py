@@ -16,8 +16,8 @@ import pytest
 from cli_process import settings
 
 import threadline
+from tests.commands import Run
 
-Run = Callable[..., tuple[str, str]]
 Contents = Callable[[], list[str]]
 DELETING = [
     ["rm", "trip"],

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from cli_pages import PAGES, examples_of, make_the_store, run_examples, without_chance
 
-Run = Callable[..., tuple[str, str]]
+from tests.commands import Run
+
 OnTerminal = Callable[..., str]
 
 

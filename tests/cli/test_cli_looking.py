@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import threadline
+from tests.commands import Run
 from threadline.cli.drawing import Step, draw
-
-Run = Callable[..., tuple[str, str]]
 
 
 def put(path: Path, thread: str, values: dict[str, Any], **more: Any) -> Any:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import threadline
+from tests.commands import Run
 
-Run = Callable[..., tuple[str, str]]
 Contents = Callable[[], list[str]]
 
 NOT_THERE = 1

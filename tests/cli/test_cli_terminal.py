@@ -11,9 +11,9 @@ from cli_process import settings
 from rich.cells import cell_len
 
 import threadline
+from tests.commands import Run
 
 OnTerminal = Callable[..., str]
-Run = Callable[..., tuple[str, str]]
 
 
 def widest(shown: str) -> int:

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import textwrap
 import types
-import uuid
 from pathlib import Path
 
 import codec_kinds
 import pytest
 
 import threadline
+from tests.stores import savers
 from threadline.codec import Codec
 from threadline.codec.rules import registry
 
@@ -50,25 +50,11 @@ def codec():
     return Codec()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request, tmp_path):
-    if request.param == "memory":
-        return f"memory://{uuid.uuid4()}"
-    return f"sqlite:///{tmp_path / 'threads.db'}"
-
-
 @pytest.fixture
 def connect(url):
     """Opens savers on the store of this test, each with nothing remembered."""
-    opened = []
-
-    def open_saver(**options):
-        opened.append(threadline.connect(url, **options))
-        return opened[-1]
-
-    yield open_saver
-    for saver in opened:
-        saver.close()
+    with savers(url) as opening:
+        yield opening
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from codec_stores import in_thread, put, values_at
 from codec_values import MAKERS
 
 import threadline
+from tests.stores import savers
 from threadline import Corrupt, InvalidRequest, KeyRing, NotFound
 
 OLD, NEW, OTHER = (
@@ -29,15 +30,8 @@ def path(tmp_path):
 @pytest.fixture
 def sealed(path):
     """Opens savers on one file under a ring of these keys, the first of which seals."""
-    opened = []
-
-    def open_saver(**keys):
-        opened.append(threadline.connect(path, encryption=KeyRing(keys) if keys else None))
-        return opened[-1]
-
-    yield open_saver
-    for saver in opened:
-        saver.close()
+    with savers(path) as opening:
+        yield lambda **keys: opening(encryption=KeyRing(keys) if keys else None)
 
 
 def rows(path, query, *values):

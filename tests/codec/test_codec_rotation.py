@@ -9,6 +9,7 @@ import pytest
 from codec_stores import put, values_at
 
 import threadline
+from tests.stores import savers
 from threadline import InvalidRequest, KeyRing, NotFound
 
 OLD, NEW, NEXT = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))
@@ -19,16 +20,13 @@ ITEMS = [f"item {at} " * 30 for at in range(120)]
 def sealed(request, tmp_path):
     """Opens savers on one store under a ring of these keys, the first of which seals."""
     url = f"memory://{tmp_path.name}-{request.node.name}" if request.param == "memory" else tmp_path / "threads.db"
-    opened = []
+    with savers(url) as opening:
 
-    def open_saver(**keys):
-        opened.append(threadline.connect(url, encryption=KeyRing(keys)))
-        return opened[-1]
+        def open_saver(**keys):
+            return opening(encryption=KeyRing(keys))
 
-    open_saver.url = url
-    yield open_saver
-    for saver in opened:
-        saver.close()
+        open_saver.url = url
+        yield open_saver
 
 
 def fill(saver):

@@ -1,97 +1,18 @@
-"""What the tests of durability share: scripts run in interpreters of their own, and both halves of a saver."""
+"""What the tests of durability share: scripts run in interpreters of their own, and others who come in between."""
 
-import asyncio
-import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
+import crowd_checks
 import pytest
 
-import threadline
 from threadline.backends.memory import MemoryBackend
 from threadline.backends.sqlite_put import SqliteBackend
-
-HERE = Path(__file__).parent
-
-
-class Half:
-    """The sync or the async face of a saver, under the sync names."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def call(self, owner, verb, *args, **kwargs):
-        """What `owner.verb(…)` gives, or its `a` twin on a loop of its own."""
-        if self.name == "sync":
-            return getattr(owner, verb)(*args, **kwargs)
-
-        async def awaited():
-            return await getattr(owner, f"a{verb}")(*args, **kwargs)
-
-        return asyncio.run(awaited())
-
-    def listed(self, owner, *args, **kwargs):
-        """Everything that `list` or `alist` yields."""
-        if self.name == "sync":
-            return list(owner.list(*args, **kwargs))
-
-        async def collected():
-            return [each async for each in owner.alist(*args, **kwargs)]
-
-        return asyncio.run(collected())
-
-
-@pytest.fixture(params=["sync", "async"])
-def half(request):
-    return Half(request.param)
-
-
-@pytest.fixture
-def database(tmp_path):
-    return tmp_path / "threads.db"
-
-
-@pytest.fixture
-def connect():
-    """Opens savers that are closed when the test ends."""
-    opened = []
-
-    def open_saver(url, **options):
-        opened.append(threadline.connect(url, **options))
-        return opened[-1]
-
-    yield open_saver
-    for saver in opened:
-        saver.close()
 
 
 @pytest.fixture
 def run_script():
-    """Runs a script of this folder in a new interpreter; what it printed, or a failure that shows why."""
-    package_root = Path(threadline.__file__).resolve().parents[1]
-
-    def run(name, *arguments, seconds=120):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(package_root)])}
-        done = subprocess.run(
-            [sys.executable, "-X", "faulthandler", str(HERE / name), *map(str, arguments)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-        )
-        assert done.returncode == 0, f"{name} {arguments}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-        assert "Traceback" not in done.stderr, done.stderr[-6000:]
-        return done.stdout
-
-    return run
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request, database):
-    """A store that several savers of this process can open."""
-    return f"memory://{database}" if request.param == "memory" else str(database)
+    return crowd_checks.run_script
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
+from tests.stores import savers
 from threadline import NotFound, Policy
 from threadline.langgraph import Checkpointer
 from threadline.testing.making import checkpoint, place
@@ -20,15 +21,8 @@ THREAD = {"configurable": {"thread_id": "thread-1"}}
 @pytest.fixture
 def reopen(tmp_path):
     """Opens a further saver on the file of this test."""
-    opened = []
-
-    def open_saver(**options):
-        opened.append(Checkpointer(tmp_path / "threads.db", synchronous="OFF", **options))
-        return opened[-1]
-
-    yield open_saver
-    for saver in opened:
-        saver.close()
+    with savers(tmp_path / "threads.db", make=Checkpointer, synchronous="OFF") as opening:
+        yield opening
 
 
 def by_policy(**rules):

@@ -1,69 +1,11 @@
 """Bad input, on every store and both halves: a clear error of our tree, and nothing changed by it."""
 
-import asyncio
 import sqlite3
 from contextlib import contextmanager
 
 import pytest
 
 import threadline
-
-
-class Half:
-    """The sync or the async face of a saver, under the sync names."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def call(self, owner, verb, *args, **kwargs):
-        """What `owner.verb(…)` gives, or its `a` twin on a loop of its own."""
-        if self.name == "sync":
-            return getattr(owner, verb)(*args, **kwargs)
-
-        async def awaited():
-            return await getattr(owner, f"a{verb}")(*args, **kwargs)
-
-        return asyncio.run(awaited())
-
-    def listed(self, owner, *args, verb="list", **kwargs):
-        """Everything that an iterating method, or its `a` twin, yields."""
-        if self.name == "sync":
-            return list(getattr(owner, verb)(*args, **kwargs))
-
-        async def collected():
-            return [each async for each in getattr(owner, f"a{verb}")(*args, **kwargs)]
-
-        return asyncio.run(collected())
-
-
-@pytest.fixture(params=["sync", "async"])
-def half(request):
-    return Half(request.param)
-
-
-@pytest.fixture
-def database(tmp_path):
-    return tmp_path / "threads.db"
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request, database):
-    """A store that several savers of this process can open."""
-    return f"memory://{database}" if request.param == "memory" else str(database)
-
-
-@pytest.fixture
-def connect():
-    """Opens savers that are closed when the test ends."""
-    opened = []
-
-    def open_saver(url, **options):
-        opened.append(threadline.connect(url, **options))
-        return opened[-1]
-
-    yield open_saver
-    for saver in opened:
-        saver.close()
 
 
 @pytest.fixture
@@ -148,7 +90,7 @@ def checkpoint(number=1, **values):
 def dump(url, saver):
     """All that a store holds, as plain data."""
     if not url.startswith("memory:"):
-        return dump_file(url)
+        return dump_file(url.removeprefix("sqlite:///"))
     held = saver._engine._backend
     tables = held._threads, held._checkpoints, held._meta
     nested = held._writes, held._chunks

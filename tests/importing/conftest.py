@@ -24,7 +24,7 @@ import pytest
 pytest.importorskip("langgraph.checkpoint.sqlite", reason="the sources are written by LangGraph's own saver")
 from import_cases import HERE, environment
 
-from threadline.cli import main
+from tests.commands import Run
 
 
 @pytest.fixture(scope="session")
@@ -71,17 +71,14 @@ def run_import(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
-def import_here(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def import_here(run: Run) -> Callable[..., Any]:
     """`threadline import` in this process, for what does not depend on what is installed."""
 
-    def run(*arguments: object, status: int = 0) -> Any:
-        capsys.readouterr()
-        ended = main(["import", *map(str, arguments)])
-        said = capsys.readouterr()
-        assert ended == status, said.out + said.err
-        return subprocess.CompletedProcess(["threadline"], ended, said.out, said.err)
+    def call(*arguments: object, status: int = 0) -> Any:
+        said, complaints = run("import", *arguments, status=status)
+        return subprocess.CompletedProcess(["threadline"], status, said, complaints)
 
-    return run
+    return call
 
 
 def import_bare(folder: Path, *arguments: object, status: int = 0) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,6 @@ Rules of this folder:
   namespace package, and a regular package of that name on the path would hide it.
 """
 
-import asyncio
 import json
 import os
 import subprocess
@@ -22,35 +21,16 @@ from pathlib import Path
 import pytest
 
 import threadline
+from tests.stores import Half, savers
 from threadline.langgraph import Checkpointer
 
 
-class Half:
+class GraphHalf(Half):
     """The sync or the async face of graphs and savers, under the sync names."""
-
-    def __init__(self, name):
-        self.name = name
-        self.is_async = name == "async"
-
-    def call(self, owner, verb, *args, **kwargs):
-        """What `owner.verb(...)` gives, or its `a` twin on a loop of its own."""
-        if not self.is_async:
-            return getattr(owner, verb)(*args, **kwargs)
-
-        async def awaited():
-            return await getattr(owner, f"a{verb}")(*args, **kwargs)
-
-        return asyncio.run(awaited())
 
     def collect(self, owner, verb, *args, **kwargs):
         """Everything the iterator `owner.verb(...)` or its `a` twin yields."""
-        if not self.is_async:
-            return list(getattr(owner, verb)(*args, **kwargs))
-
-        async def collected():
-            return [each async for each in getattr(owner, f"a{verb}")(*args, **kwargs)]
-
-        return asyncio.run(collected())
+        return self.listed(owner, *args, verb=verb, **kwargs)
 
     def invoke(self, graph, *args, **kwargs):
         return self.call(graph, "invoke", *args, **kwargs)
@@ -73,15 +53,7 @@ class Half:
 
 @pytest.fixture(params=["sync", "async"])
 def half(request):
-    return Half(request.param)
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request, tmp_path):
-    """A store that two savers of this process can open one after the other."""
-    if request.param == "memory":
-        return f"memory://{uuid.uuid4()}"
-    return f"sqlite:///{tmp_path / 'threads.db'}"
+    return GraphHalf(request.param)
 
 
 @pytest.fixture
@@ -92,15 +64,8 @@ def sqlite_url(tmp_path):
 @pytest.fixture
 def reopen(url):
     """Opens a further saver on the store of this test, with nothing remembered in it."""
-    opened = []
-
-    def open_saver(**options):
-        opened.append(Checkpointer(url, **options))
-        return opened[-1]
-
-    yield open_saver
-    for saver in opened:
-        saver.close()
+    with savers(url, make=Checkpointer) as opening:
+        yield opening
 
 
 @pytest.fixture

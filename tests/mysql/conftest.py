@@ -9,14 +9,13 @@ from urllib.parse import unquote, urlsplit
 import pymysql
 import pytest
 
-import threadline
 from tests.servers.plugin import require_server
 from tests.servers.shared import shared_url
+from tests.stores import savers
 from threadline.backends.mysql_schema import tables
 
-# The histories of tests/durability, and the adapter of tests/test_conformance.py, serve here too.
-TESTS = Path(__file__).resolve().parents[1]
-sys.path += [str(TESTS), str(TESTS / "durability")]
+# The histories and the crowds of processes of tests/durability serve here too.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "durability"))
 
 _numbers = itertools.count(1)
 
@@ -74,12 +73,5 @@ def prefix(mysql_url, root):
 @pytest.fixture
 def connect(mysql_url, prefix):
     """Opens savers on one store, and closes them."""
-    opened = []
-
-    def open_one(url=mysql_url, **options):
-        opened.append(threadline.connect(url, **{"table_prefix": prefix, **options}))
-        return opened[-1]
-
-    yield open_one
-    for saver in opened:
-        saver.close()
+    with savers(mysql_url, table_prefix=prefix) as opening:
+        yield opening

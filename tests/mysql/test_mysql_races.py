@@ -1,35 +1,15 @@
 """Many writers, deleters and collectors at once: nothing is lost, nothing unreadable, nothing left behind."""
 
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 
 import lives
 import pytest
+from crowd_checks import check_openings, check_race, run_crowd
 
-import threadline
 from threadline.backends.mysql import bound
 from threadline.drive import run_now
 from threadline.errors import Unavailable
-
-HERE = Path(__file__).resolve().parent
-
-
-def crowd(*arguments, seconds=120):
-    """Run a script of many processes; fails with what it printed."""
-    paths = [str(HERE.parent / "durability"), str(Path(threadline.__file__).resolve().parents[1])]
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(HERE / "crowd.py"), *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-    )
-    assert done.returncode == 0, f"{arguments[0]}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-    assert "Traceback" not in done.stderr, done.stderr[-6000:]
 
 
 def leaked(saver):
@@ -40,11 +20,8 @@ def leaked(saver):
 
 
 def test_twenty_processes_set_up_one_store_at_the_same_moment(mysql_url, prefix, connect):
-    crowd("openings", mysql_url, prefix, 20)
-    saver = connect(setup=False)
-    assert sorted(info.thread_id for info in saver.threads()) == sorted(f"opener-{n}" for n in range(20))
-    for n in range(20):
-        assert lives.check(saver.get_tuple(lives.config(f"opener-{n}")), f"opener-{n}") == 0
+    run_crowd("setups", mysql_url, 20, table_prefix=prefix, pool_size=3)
+    check_openings(connect(setup=False), 20)
 
 
 def test_eight_threads_begin_the_same_thread_at_the_same_moment(connect, root, prefix):
@@ -125,30 +102,21 @@ def test_holding_a_pool_leaves_the_rows_of_its_threads_free(connect, root, prefi
         connection.rollback()
 
 
-def check_race(mysql_url, prefix, connect, tmp_path, seconds):
-    crowd("race", mysql_url, prefix, tmp_path / "acks", seconds, seconds=seconds + 90)
+def race(mysql_url, prefix, connect, tmp_path, seconds):
+    acks = tmp_path / "acks"
+    run_crowd("race", mysql_url, acks, seconds, seconds=seconds + 90, table_prefix=prefix, pool_size=3)
     saver = connect()
-    for name in ("kept", "pruned"):
-        acknowledged = [int(line) for line in (tmp_path / f"acks.{name}").read_text().split()]
-        steps = {lives.check_copy(found, "origin") for found in saver.list(lives.config(name))}
-        assert len(acknowledged) > 10
-        assert max(steps) == acknowledged[-1]
-        if name == "kept":
-            assert steps >= set(acknowledged)
-    for info in saver.threads():
-        # A deleted thread that was begun anew has no parent at its first step.
-        if info.thread_id != "deleted":
-            assert [lives.check_copy(found, "origin") for found in saver.list(lives.config(info.thread_id))]
+    check_race(saver, acks, at_least=10)
     assert leaked(saver) == set()
 
 
 def test_prune_fork_and_delete_in_other_processes_leave_nothing_unreadable(mysql_url, prefix, connect, tmp_path):
-    check_race(mysql_url, prefix, connect, tmp_path, 5)
+    race(mysql_url, prefix, connect, tmp_path, 5)
 
 
 @pytest.mark.soak
 def test_minutes_of_races_leave_nothing_unreadable(mysql_url, prefix, connect, tmp_path):
-    check_race(mysql_url, prefix, connect, tmp_path, 120)
+    race(mysql_url, prefix, connect, tmp_path, 120)
 
 
 def test_collecting_keeps_what_roots_refer_to_far_behind(connect):

@@ -2,16 +2,21 @@
 
 import contextlib
 import socket
+import sys
 import threading
 import uuid
+from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-import threadline
 from tests.servers.plugin import require_server
 from tests.servers.shared import shared_url
+from tests.stores import savers
+
+# The crowds of processes of tests/durability serve here too.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "durability"))
 
 
 @pytest.fixture(scope="session")
@@ -41,16 +46,8 @@ def admin(postgres_url, schema):
 @pytest.fixture
 def connect(postgres_url, schema):
     """Opens savers on the schema of this test; all are closed at its end."""
-    opened = []
-
-    def make(**options):
-        saver = threadline.connect(postgres_url, **{"schema": schema, "pool_size": 4, **options})
-        opened.append(saver)
-        return saver
-
-    yield make
-    for saver in opened:
-        saver.close()
+    with savers(postgres_url, schema=schema, pool_size=4) as opening:
+        yield opening
 
 
 class Proxy:

@@ -1,17 +1,13 @@
 """Writers that meet: threads of one process, and processes on one server."""
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
+from crowd_checks import run_crowd
 
 from threadline import Conflict
 from threadline.backends.port import Change, CheckpointRow, ChunkRow
 from threadline.testing.making import checkpoint, place
-
-HERE = Path(__file__).parent
 
 
 def all_at_once(count, work):
@@ -129,7 +125,6 @@ def test_a_change_to_a_closed_thread_writes_nothing(status, connect, admin):
     assert admin.execute("SELECT count(*) FROM threadline_checkpoints").fetchone() == (1,)
 
 
-def test_writers_survive_everything_that_other_processes_do(postgres_url, schema):
-    command = [sys.executable, str(HERE / "crowd_of_processes.py"), postgres_url, schema, "6"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-4000:]
+def test_writers_survive_everything_that_other_processes_do(postgres_url, schema, tmp_path):
+    acks = tmp_path / "acks"
+    run_crowd("race_of_children", postgres_url, acks, 6, seconds=240, schema=schema, pool_size=2)

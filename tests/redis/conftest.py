@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import threadline
 from tests.servers.plugin import require_server
 from tests.servers.shared import shared_url
+from tests.stores import savers
 
 sys.path.insert(0, str(Path(__file__).parent))
 from redis_tools import DURABLE, Server, client_of, keys_of  # noqa: F401
@@ -70,15 +70,8 @@ def prefix(url):
 @pytest.fixture
 def connect(url, prefix):
     """Opens savers that are closed when the test ends."""
-    opened = []
-
-    def open_saver(**options):
-        opened.append(threadline.connect(url, **{"key_prefix": prefix, **options}))
-        return opened[-1]
-
-    yield open_saver
-    for saver in opened:
-        saver.close()
+    with savers(url, key_prefix=prefix) as opening:
+        yield opening
 
 
 @pytest.fixture

@@ -1,32 +1,15 @@
 """Several writers at once: threads are begun once, and nothing is lost, unreadable or left behind."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import lives
 import pytest
+from crowd_checks import check_puts, check_race, run_crowd
 from redis_tools import keys_of
 
 import threadline
 from threadline.drive import run_now
-
-HERE = Path(__file__).parent
-
-
-def run_crowd(*arguments, seconds):
-    folders = [HERE, HERE.parent / "durability", Path(threadline.__file__).resolve().parents[1]]
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(HERE / "redis_crowd.py"), *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))},
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-    )
-    assert done.returncode == 0, f"{arguments}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
 
 
 def pools_with_chunks(saver):
@@ -84,29 +67,15 @@ def test_tasks_that_begin_and_delete_the_same_threads_leave_no_pool_behind(conne
 
 def test_prune_fork_and_delete_in_other_processes_leave_nothing_unreadable(connect, url, prefix, tmp_path):
     path = tmp_path / "acks"
-    run_crowd(url, prefix, "race", path, 4, seconds=120)
+    run_crowd("race", url, path, 4, key_prefix=prefix)
     saver = connect()
-    for name in ("kept", "pruned"):
-        acknowledged = [int(line) for line in path.with_name(f"acks.{name}").read_text().split()]
-        steps = {lives.check_copy(found, "origin") for found in saver.list(lives.config(name))}
-        assert len(acknowledged) > 5
-        assert max(steps) == acknowledged[-1]
-        if name == "kept":
-            assert steps >= set(acknowledged)
-    for info in saver.threads():
-        if info.thread_id != "deleted":
-            assert [lives.check_copy(found, "origin") for found in saver.list(lives.config(info.thread_id))]
+    check_race(saver, path, at_least=5)
     assert set(pools_with_chunks(saver)) <= pools_of_threads(saver)
 
 
-def test_processes_put_their_own_threads_and_one_that_all_share(connect, url, prefix, tmp_path):
-    run_crowd(url, prefix, "puts", tmp_path / "acks", 50, seconds=240)
-    saver = connect()
-    for writer in range(8):
-        name = f"writer-{writer}"
-        assert [lives.check(found, name) for found in saver.list(lives.config(name))] == list(range(44, -1, -1))
-        shared = [lives.check(found, "shared") for found in saver.list(lives.config("shared", namespace=name))]
-        assert shared == list(range(4, -1, -1))
+def test_processes_put_their_own_threads_and_one_that_all_share(connect, url, prefix):
+    run_crowd("puts", url, 50, seconds=240, key_prefix=prefix)
+    check_puts(connect(), 50)
 
 
 def test_a_writer_that_stops_between_directory_and_first_put_blocks_nobody(connect, client, prefix):

@@ -1,0 +1,68 @@
+"""Stores on memory and in a file, savers that are closed when a test ends, and both halves of a saver.
+
+The fixtures serve every folder (tests/conftest.py); a folder says only what differs, by a fixture of the same name.
+"""
+
+import asyncio
+from contextlib import ExitStack, closing, contextmanager
+
+import pytest
+
+import threadline
+
+
+@contextmanager
+def savers(*where, make=threadline.connect, **usual):
+    """Gives a function that opens savers, there and with these options unless told otherwise; closes all in the end."""
+    with ExitStack() as opened:
+        yield lambda *place, **options: opened.enter_context(closing(make(*(place or where), **{**usual, **options})))
+
+
+class Half:
+    """The sync or the async face of a saver, under the sync names."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def call(self, owner, verb, *args, **kwargs):
+        """What `owner.verb(…)` gives, or its `a` twin on a loop of its own."""
+        if self.name == "sync":
+            return getattr(owner, verb)(*args, **kwargs)
+
+        async def awaited():
+            return await getattr(owner, f"a{verb}")(*args, **kwargs)
+
+        return asyncio.run(awaited())
+
+    def listed(self, owner, *args, verb="list", **kwargs):
+        """Everything that an iterating method, or its `a` twin, yields."""
+        if self.name == "sync":
+            return list(getattr(owner, verb)(*args, **kwargs))
+
+        async def collected():
+            return [each async for each in getattr(owner, f"a{verb}")(*args, **kwargs)]
+
+        return asyncio.run(collected())
+
+
+@pytest.fixture(params=["sync", "async"])
+def half(request):
+    return Half(request.param)
+
+
+@pytest.fixture
+def database(tmp_path):
+    return tmp_path / "threads.db"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request, database):
+    """A store that several savers of this process can open."""
+    return f"memory://{database}" if request.param == "memory" else f"sqlite:///{database}"
+
+
+@pytest.fixture
+def connect():
+    """Opens savers that are closed when the test ends."""
+    with savers() as opening:
+        yield opening
