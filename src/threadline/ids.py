@@ -29,9 +29,9 @@ class _Ticks:
         self.last = 0
         self.node = int.from_bytes(os.urandom(6), "big") | 0x010000000000
 
-    def next(self, at_least: int = 0) -> int:
+    def next(self) -> int:
         with self.lock:
-            self.last = max(time.time_ns() // 100 + _GREGORIAN_OFFSET, self.last + 1, at_least)
+            self.last = max(time.time_ns() // 100 + _GREGORIAN_OFFSET, self.last + 1)
             return self.last
 
 
@@ -39,11 +39,11 @@ _ticks = _Ticks()
 os.register_at_fork(after_in_child=_ticks.restart)
 
 
-def uuid6(*, clock_seq: int | None = None, at_least: int = 0) -> uuid.UUID:
+def uuid6(*, clock_seq: int | None = None) -> uuid.UUID:
     """A time-ordered UUID greater than every one made before by this process."""
     if clock_seq is None:
         clock_seq = int.from_bytes(os.urandom(2), "big")
-    return _composed(_ticks.next(at_least), clock_seq, _ticks.node)
+    return _composed(_ticks.next(), clock_seq, _ticks.node)
 
 
 def id_of_now() -> str:
@@ -62,7 +62,10 @@ def new_id(step: int | None = None) -> str:
 
 
 def id_after(other: str | None) -> str:
-    """A new id greater than `other`, whatever the clock says."""
+    """A new id greater than `other`, whatever the clock says.
+
+    An `other` of the future moves no clock: the ids of other threads must stay among those that LangGraph makes.
+    """
     made = new_id()
     if other is None or made > other:
         return made
@@ -71,5 +74,8 @@ def id_after(other: str | None) -> str:
     except ValueError:
         return other + "0"
     tick = ((parsed.int >> 80) << 12) | ((parsed.int >> 64) & 0xFFF)
-    made = str(uuid6(at_least=tick + 1))
+    if tick + 1 >= 1 << 60:
+        return other + "0"
+    chance = int.from_bytes(os.urandom(8), "big")
+    made = str(_composed(tick + 1, chance >> 48, chance & 0xFFFFFFFFFFFF))
     return made if made > other else other + "0"

@@ -231,3 +231,48 @@ def test_sync_calls_inside_a_running_loop_work(connect, url):
     asyncio.run(main())
     for n in range(8):
         check_thread(saver, f"async-{n}", 3)
+
+
+def test_operations_that_wait_for_a_commit_leave_a_thread_for_whoever_commits(connect, url):
+    """More operations than there are workers, all waiting for the commit that a task's put has the lead of."""
+    saver = connect(url)
+
+    async def crowd():
+        for number in range(12):
+            await saver.aput(*lives.put_arguments(f"t{number}", 0))
+        for step in range(1, 20):
+            pins = [saver.thread(f"t{number}").apin() for number in range(12)]
+            puts = [saver.aput(*lives.put_arguments(f"t{number}", step)) for number in range(3)]
+            await asyncio.wait_for(asyncio.gather(*pins, *puts), 60)
+
+    asyncio.run(crowd())
+    check_thread(saver, "t0", 20)
+
+
+def test_work_begins_no_more_while_it_is_paused_and_goes_on_thereafter(connect, database):
+    """A fork pauses the work of all threads, however busy they are."""
+    saver = connect(database)
+    saver.put(*lives.put_arguments("t", 0))
+    group, stop, puts = saver._engine._group, threading.Event(), [0] * 4
+
+    def put_on(number):
+        while not stop.is_set():
+            saver.put(*lives.put_arguments(f"t{number}", puts[number]))
+            puts[number] += 1
+
+    threads = [threading.Thread(target=put_on, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        group.pause()
+        assert not group._leaders
+        before = list(puts)
+        group.resume()
+        while sum(puts) < sum(before) + 8:
+            assert any(thread.is_alive() for thread in threads)
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    for number in range(4):
+        check_thread(saver, f"t{number}", puts[number])

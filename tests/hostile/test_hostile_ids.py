@@ -214,3 +214,16 @@ def test_more_run_ids_than_a_statement_can_bind_delete_what_they_name(saver, con
     half.call(saver, "delete_for_runs", [f"run-{n}" for n in range(300_000)])
     assert half.call(connect(url), "get_tuple", make.config("other")) is None
     assert len(half.listed(saver, make.config("kept"))) == 2
+
+
+@pytest.mark.parametrize("future", ["f0000000-0000-6000-8000-000000000000", "ffffffff-ffff-6fff-bfff-ffffffffffff"])
+def test_a_checkpoint_of_the_future_leaves_the_ids_of_other_threads_in_the_present(connect, url, half, make, future):
+    saver = connect(url)
+    made = {**make.checkpoint(1, title="odd"), "id": future}
+    half.call(saver, "put", make.config("odd"), made, {"step": 0}, {"title": 1})
+    half.call(saver, "put", make.config("t"), make.checkpoint(1, title="first"), {"step": 0}, {"title": 1})
+    odd = half.call(saver.thread("odd"), "fork", future)
+    assert odd.config["configurable"]["checkpoint_id"] > future
+    assert title(saver, half, make.config("odd")) == "odd"
+    branch = half.call(saver.thread("t"), "fork", "head")
+    assert branch.config["configurable"]["checkpoint_id"] < threadline.empty_checkpoint()["id"] < "2"

@@ -99,6 +99,40 @@ def test_connections_killed_in_the_middle_lose_nothing_and_apply_nothing_twice(c
     assert found == list(range(59, -1, -1))
 
 
+@pytest.mark.parametrize("half", ["sync", "async"])
+@pytest.mark.parametrize("change", ["another server", "a restart", "killed connections"])
+def test_what_was_known_before_a_server_was_lost_is_asked_again(connect, root, half, change):
+    """Chunks that a former server acknowledged are not left out of a put to the one that took over."""
+    saver = connect(pool_size=2)
+    put = {"sync": saver.put, "async": lambda *args: asyncio.run(saver.aput(*args))}[half]
+    put(*lives.put_arguments("t", 0))
+    sight, chunks = saver._engine.sight, f"{saver._engine.prefix}chunks"
+    with root.cursor() as cursor:
+        cursor.execute(f"SELECT digest FROM {chunks}")
+        replicated = [digest for (digest,) in cursor.fetchall()]
+        put(*lives.put_arguments("t", 1))
+        # The second put had not reached the replica.
+        cursor.execute(f"DELETE FROM {chunks} WHERE digest NOT IN %s", (replicated,))
+        assert cursor.rowcount > 0
+        cursor.execute(f"DELETE FROM {saver._engine.prefix}checkpoints WHERE id = %s", (lives.id_of(1),))
+        assert cursor.rowcount == 1
+        root.commit()
+    if change == "another server":
+        sight._server = ("elsewhere", 3306, 7)
+    elif change == "a restart":
+        sight._started -= 3600
+    if change == "killed connections" and half == "sync":
+        kill_all(root)
+        threading.Event().wait(0.05)
+    elif change == "killed connections":
+        sight.lose()  # as another loop would have noticed
+    else:
+        saver._engine.blocking_pool._drop_idle()
+    put(*lives.put_arguments("t", 1))
+    assert sight.losses > 0
+    assert lives.check(connect().get_tuple(lives.config("t", lives.id_of(1))), "t") == 1
+
+
 def test_an_exhausted_pool_names_its_size(connect):
     saver = connect(pool_size=1, timeout=0.2, retry=None)
     saver.open()

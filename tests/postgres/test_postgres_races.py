@@ -1,12 +1,15 @@
 """Writers that meet: threads of one process, and processes on one server."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 from crowd_checks import run_crowd
 
 from threadline import Conflict
 from threadline.backends.port import Change, CheckpointRow, ChunkRow
+from threadline.drive import run_now
 from threadline.testing.making import checkpoint, place
 
 
@@ -128,3 +131,55 @@ def test_a_change_to_a_closed_thread_writes_nothing(status, connect, admin):
 def test_writers_survive_everything_that_other_processes_do(postgres_url, schema, tmp_path):
     acks = tmp_path / "acks"
     run_crowd("race_of_children", postgres_url, acks, 6, seconds=240, schema=schema, pool_size=2)
+
+
+@pytest.mark.parametrize("half", ["sync", "async"])
+def test_a_pool_that_somebody_holds_delays_no_put_to_another(connect, postgres_url, half):
+    """Two puts wait for a pool that is held; those to other threads do not wait with them."""
+    saver = connect(pool_size=6)
+    for number in range(4):
+        put(saver, place(f"t{number}"), {"a": number})
+    with psycopg.connect(postgres_url) as holder:
+        pool = saver._engine.run(lambda backend: backend.thread("t0")).pool
+        holder.execute("SELECT pg_advisory_xact_lock(%s)", (saver._engine._tables.lock_key(pool),))
+        if half == "sync":
+            with ThreadPoolExecutor(8) as threads:
+                waiting = [threads.submit(put, saver, place("t0"), {"a": turn}) for turn in range(2)]
+                others = [threads.submit(put, saver, place(f"t{1 + n % 3}"), {"a": n}) for n in range(12)]
+                for one in others:
+                    one.result(timeout=30)
+                assert not any(one.done() for one in waiting)
+                holder.rollback()
+                for one in waiting:
+                    one.result(timeout=30)
+        else:
+            asyncio.run(_meet_held_pool(saver, holder))
+    assert len(list(saver.list(place("t0")))) == 3
+
+
+async def _meet_held_pool(saver, holder):
+    async def aput(name, value):
+        made = checkpoint({"a": value})
+        await saver.aput(place(name), made, {"source": "input", "step": -1}, made["channel_versions"])
+
+    waiting = [asyncio.create_task(aput("t0", turn)) for turn in range(2)]
+    await asyncio.sleep(0.2)
+    await asyncio.wait_for(asyncio.gather(*(aput(f"t{1 + n % 3}", n) for n in range(12))), 30)
+    assert not any(one.done() for one in waiting)
+    holder.rollback()
+    await asyncio.wait_for(asyncio.gather(*waiting), 30)
+
+
+def test_a_connection_from_before_a_loss_is_not_used_again(connect, admin):
+    """It may lead to a server that another one has replaced, whose rows must not be taken for those of the new."""
+    saver = connect(pool_size=3)
+    all_at_once(6, lambda n: put(saver, place(f"t{n}"), {"a": n}))
+    known = {pid for (pid,) in admin.execute("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")}
+    before = saver._engine.run(lambda backend: backend.thread("t0")).epoch
+    saver._engine._settings.lose()
+    assert saver._engine.run(lambda backend: backend.thread("t0")).epoch > before
+    database = saver._engine._blocking._inner.database
+    [(mine,)] = run_now(database.read(lambda tx: tx.rows("SELECT pg_backend_pid()")))
+    assert mine not in known
+    put(saver, place("t0"), {"a": "after"})
+    assert len(list(saver.list(place("t0")))) == 2
