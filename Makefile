@@ -5,7 +5,7 @@
 
 PYTHON  ?= python3
 VENV    ?= .venv
-WORKERS ?= 2
+WORKERS ?= 4
 ARGS    ?=
 
 RUN     := $(VENV)/bin/python
