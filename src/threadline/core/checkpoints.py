@@ -32,7 +32,7 @@ from .tools import Tools
 __all__ = ["PreparedPut", "PreparedWrites", "prepare_put", "prepare_writes", "put_all"]
 
 log = logging.getLogger("threadline")
-_MOST_TRIES = 8
+_MOST_TRIES = 32
 _LARGE_CHECKPOINT_BYTES = 10_000_000
 # Puts that begin a line of their own on purpose, and so are never fenced.
 _OWN_LINES = ("fork", "update")
@@ -193,7 +193,8 @@ async def put_all(backend: Backend, tools: Tools, prepared: Sequence[PreparedPut
             await _refresh(backend, tools, one)
     thread_id = prepared[0].place.thread_id
     raise Unavailable(
-        f"the chunks of thread {thread_id!r} were collected again and again while it was written; try again"
+        f"the chunks of thread {thread_id!r} were collected, or its server lost, again and again while it was written: "
+        f"try again"
     )
 
 
