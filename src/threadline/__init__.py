@@ -6,10 +6,11 @@ saver = threadline.connect("sqlite:///agents.db")
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .backends.retry import Retry
 from .codec import KeyRing, Serializer, StoredException, register, register_module
 from .connecting import connect
-from .core.policies import Plan
 from .core.policy import Policy
 from .errors import (
     Closed,
@@ -38,7 +39,10 @@ from .model import (
     get_checkpoint_metadata,
 )
 from .saver import Saver
-from .thread import Thread
+
+if TYPE_CHECKING:
+    from .core.policies import Plan
+    from .thread import Thread
 
 __version__ = "0.1.0"
 
@@ -77,3 +81,16 @@ __all__ = [
     "register",
     "register_module",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Names whose modules load only when somebody asks for them: a graph that runs needs neither."""
+    if name == "Thread":
+        from .thread import Thread
+
+        return Thread
+    if name == "Plan":
+        from .core.policies import Plan
+
+        return Plan
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .backends.engine import Engine, Operation, ViewEngine
 from .backends.layers import WithinLayer
 from .codec.serializer import Serializer
-from .core import copies, history, retention, survey, sweeping
+from .core import copies, history, retention
 from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
 from .core.documents import log_damage
 from .core.reading import Read, read_one, to_tuple
@@ -23,9 +23,12 @@ from .core.tools import Tools
 from .errors import Corrupt, InvalidRequest, NotAllowed
 from .lease import Lease
 from .model import ChannelVersions, CheckpointTuple, Config
-from .thread import Thread
 from .upkeep import Upkeep
 from .versions import V, next_version
+
+if TYPE_CHECKING:
+    from .core import survey
+    from .thread import Thread
 
 __all__ = ["Saver"]
 
@@ -214,6 +217,8 @@ class Saver(Upkeep):
 
     def thread(self, thread_id: str) -> Thread:
         """A handle on one thread; it need not exist yet."""
+        from .thread import Thread  # what looks into history loads when somebody does
+
         return Thread(self._engine, self._tools, text_id(thread_id, "thread_id"))
 
     def latest(self, thread_ids: Sequence[str], channels: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
@@ -227,11 +232,15 @@ class Saver(Upkeep):
 
     def interrupts(self, *, prefix: str = "") -> Iterator[survey.Waiting]:
         """What waits for an answer, over all threads."""
+        from .core import survey
+
         for info in self.threads(prefix=prefix):
             with survey.logged_damage():
                 yield from survey.waiting_at(self.get_tuple(info.config) or _EMPTY)
 
     async def ainterrupts(self, *, prefix: str = "") -> AsyncIterator[survey.Waiting]:
+        from .core import survey
+
         async for info in self.athreads(prefix=prefix):
             with survey.logged_damage():
                 for waiting in survey.waiting_at(await self.aget_tuple(info.config) or _EMPTY):
@@ -301,6 +310,8 @@ class Saver(Upkeep):
         return lambda backend: copies.copy_thread(backend, self._tools, *names, time.time())
 
     def _pruning(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Operation[Any]]:
+        from .core import sweeping
+
         names = text_ids(thread_ids, "thread_ids")
         if strategy == "delete":
             return [self._deleting(name) for name in names]
@@ -316,6 +327,8 @@ class Saver(Upkeep):
         return lambda backend: history.delta_history(backend, self._tools, place, named)
 
     def _heads(self, thread_ids: Sequence[str]) -> Operation[Any]:
+        from .core import survey
+
         names = text_ids(thread_ids, "thread_ids")
         return lambda backend: survey.heads(backend, self._tools, names)
 
@@ -330,6 +343,8 @@ class Saver(Upkeep):
 
 
 def _listing(**choice: Any) -> survey.Listing:
+    from .core import survey
+
     try:
         return survey.Listing.of(**choice)
     except TypeError:

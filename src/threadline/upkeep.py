@@ -1,4 +1,7 @@
-"""What a saver does for its store as a whole: open, close, set up, figures, health, keys, fsck and repair."""
+"""What a saver does for its store as a whole: open, close, set up, figures, health, keys, fsck and repair.
+
+What a running graph never needs (sweeps, fsck, repair) is imported where it is used: opening a store is quick.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .backends.engine import Engine, Operation
-from .core import fsck, quarantine, repair, rotation
-from .core.audit import Totals, writes_by_task
-from .core.damage import Damage, Report
+from .core import rotation
 from .core.health import Health, Stats, failed_probe, probe, take_stats
 from .core.policy import Policy
 from .core.requests import plain_text, text_ids
-from .core.sweeping import Progress, Swept, collect_all, sweep
 from .core.tools import Tools
 from .errors import InvalidRequest, ThreadlineError
 
 if TYPE_CHECKING:
+    from .core.audit import Totals
+    from .core.damage import Damage, Report
+    from .core.sweeping import Progress, Swept
     from .sweeper import Sweeper
 
 __all__ = ["Upkeep"]
@@ -95,10 +98,10 @@ class Upkeep:
 
     def collect(self, progress: Progress | None = None) -> int:
         """Delete the chunks that nothing refers to; returns how many went."""
-        return self._engine.run(lambda backend: collect_all(backend, progress))
+        return self._engine.run(_collecting(progress))
 
     async def acollect(self, progress: Progress | None = None) -> int:
-        return await self._engine.arun(lambda backend: collect_all(backend, progress))
+        return await self._engine.arun(_collecting(progress))
 
     def compact(self) -> None:
         """Give the space of what was deleted back to the system."""
@@ -132,12 +135,10 @@ class Upkeep:
 
     def quarantine(self, damages: Sequence[Damage]) -> int:
         """Set damaged checkpoints of a report aside, so that their threads can be used; returns how many went."""
-        named = _damages(damages)
-        return self._engine.run(lambda backend: quarantine.quarantine(backend, self._tools, named, time.time()))
+        return self._engine.run(self._quarantining(damages))
 
     async def aquarantine(self, damages: Sequence[Damage]) -> int:
-        named = _damages(damages)
-        return await self._engine.arun(lambda backend: quarantine.quarantine(backend, self._tools, named, time.time()))
+        return await self._engine.arun(self._quarantining(damages))
 
     def repair(
         self, damages: Sequence[Damage], *, reducers: Mapping[str, Callable[[Any, Any], Any]], exact: bool = True
@@ -200,6 +201,8 @@ class Upkeep:
     ) -> Operation[Swept]:
         if policy is not None and not isinstance(policy, Policy):
             raise InvalidRequest(f"sweep takes a Policy, not {type(policy).__name__}")
+        from .core.sweeping import sweep
+
         checked = plain_text(prefix, "prefix")
         return lambda backend: sweep(
             backend, self._tools, policy, time.time(), prefix=checked, dry_run=dry_run, progress=progress
@@ -208,14 +211,26 @@ class Upkeep:
     def _totalling(self, thread_id: str | None, prefix: str, since: float | None) -> Operation[Totals]:
         if since is not None and (isinstance(since, bool) or not isinstance(since, (int, float))):
             raise InvalidRequest(f"since is seconds since 1970, not {type(since).__name__}")
+        from .core.audit import writes_by_task
+
         checked = plain_text(prefix, "prefix")
         return lambda backend: writes_by_task(backend, thread_id=thread_id, prefix=checked, since=since)
 
     def _checking(self, thread_ids: Any, progress: Callable[[int, int], None] | None) -> Operation[Report]:
+        from .core import fsck
+
         names = None if thread_ids is None else text_ids(thread_ids, "thread_ids")
         return lambda backend: fsck.check(backend, self._tools, names, progress)
 
+    def _quarantining(self, damages: Any) -> Operation[int]:
+        from .core import quarantine
+
+        named = _damages(damages)
+        return lambda backend: quarantine.quarantine(backend, self._tools, named, time.time())
+
     def _repairing(self, damages: Any, reducers: Any, exact: bool) -> Operation[list[Damage]]:
+        from .core import repair
+
         named = _damages(damages)
         if not isinstance(reducers, Mapping) or not all(callable(reducer) for reducer in reducers.values()):
             raise InvalidRequest("reducers is a dict of functions by channel: value, write -> value")
@@ -234,8 +249,16 @@ class Upkeep:
             await self._engine.arun(self._tools.open)
 
 
+def _collecting(progress: Progress | None) -> Operation[int]:
+    from .core.sweeping import collect_all
+
+    return lambda backend: collect_all(backend, progress)
+
+
 def _damages(damages: Any) -> list[Damage]:
     """Damages of a report."""
+    from .core.damage import Damage, Report
+
     if isinstance(damages, Report):
         raise InvalidRequest("pass what is damaged, not the whole report: report.damaged")
     if not isinstance(damages, Sequence) or not all(isinstance(damage, Damage) for damage in damages):
