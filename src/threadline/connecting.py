@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -141,6 +142,8 @@ def _driver_of(given: Any) -> str:
         kind = _DRIVERS.get(one.__module__.partition(".")[0])
         if kind is not None:
             return kind
+    if inspect.isroutine(given) or isinstance(given, functools.partial):
+        return "mysql"  # whose savers take a function that gives connections
     raise InvalidRequest(f"connection and pool take a driver's own, not {type(given).__name__}")
 
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from pymysql.constants import CLIENT
 
 import threadline
 from threadline.errors import Closed, Conflict, InvalidRequest, Unavailable
+from threadline.langgraph import PyMySQLSaver
 
 SECRET = "s3cret/p@ss"
 
@@ -172,6 +174,33 @@ def test_a_task_that_was_cancelled_leaves_no_connection_behind(connect):
         await saver.aclose()
 
     asyncio.run(use())
+
+
+@pytest.mark.parametrize("half", ["sync", "async"])
+def test_a_function_that_gives_connections_is_asked_for_each_piece_of_work(mysql_url, prefix, half):
+    """As the `connect` of a pool: what it gave is closed after use, which a pool takes for given back."""
+    given = []
+
+    def give():
+        given.append(pymysql.connect(**parameters(mysql_url), database=urlsplit(mysql_url).path[1:], autocommit=True))
+        return given[-1]
+
+    saver = PyMySQLSaver(give, table_prefix=prefix)
+    if half == "sync":
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda step: saver.put(*lives.put_arguments("t", step)), range(8)))
+    else:
+
+        async def put_all():
+            await asyncio.gather(*(saver.aput(*lives.put_arguments("t", step)) for step in range(8)))
+
+        asyncio.run(put_all())
+    assert [lives.check(found, "t") for found in saver.list(lives.config("t"))] == list(range(7, -1, -1))
+    assert len(given) > 8
+    assert not any(connection.open for connection in given)
+    saver.close()
+    with pytest.raises(Closed):
+        saver.get_tuple(lives.config("t"))
 
 
 @pytest.mark.parametrize("flags", [0, CLIENT.MULTI_STATEMENTS, CLIENT.FOUND_ROWS])

@@ -20,11 +20,10 @@ from ..errors import InvalidRequest, Unavailable
 from .engine import Operation
 from .layers import ReadOnlyLayer
 from .mysql import MysqlBackend, MysqlDialect, MysqlTransaction, NeedsSnapshot, translate
+from .mysql_given import GivenConnection, GivenFactory, GivenLoop
 from .mysql_pools import (
     BlockingPool,
     BlockingWire,
-    GivenConnection,
-    GivenLoop,
     LoopPool,
     LoopWire,
     connect_on_loop,
@@ -98,7 +97,7 @@ class MysqlEngine:
 
     async def arun(self, operation: Operation[T]) -> T:
         refuse_if_closed(self._is_closed)
-        if isinstance(self.blocking_pool, GivenConnection):
+        if isinstance(self.blocking_pool, (GivenConnection, GivenFactory)):
             import asyncio
 
             # A given connection blocks, so a thread of its own waits for it.
@@ -173,9 +172,11 @@ class MysqlEngine:
         backend: Any = RetryLayer(MysqlBackend(database, self.sql), policy, clock)
         return ReadOnlyLayer(backend) if self._read_only else backend
 
-    def _make_blocking_pool(self, connection: Any) -> BlockingPool | GivenConnection | None:
+    def _make_blocking_pool(self, connection: Any) -> BlockingPool | GivenConnection | GivenFactory | None:
         if isinstance(connection, pymysql.connections.Connection):
             return GivenConnection(connection)
+        if callable(connection):
+            return GivenFactory(connection)
         if self.is_given:
             return None
         return BlockingPool(self._connect, self._pool_size, self.timeout, self.sight)
@@ -194,7 +195,7 @@ def _given_loop(connection: Any, pool: Any) -> GivenLoop | None:
         if not hasattr(pool, "acquire"):
             raise InvalidRequest("pool takes a pool of aiomysql; PyMySQL has none")
         return GivenLoop(pool=pool)
-    if connection is None or isinstance(connection, pymysql.connections.Connection):
+    if connection is None or callable(connection) or isinstance(connection, pymysql.connections.Connection):
         return None
     return GivenLoop(connection=connection)
 

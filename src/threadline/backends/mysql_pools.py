@@ -23,13 +23,11 @@ from .mysql import LOST, READ_ONLY, Answer
 from .mysql_sight import Sight
 
 if TYPE_CHECKING:
-    import asyncio
+    pass
 
 __all__ = [
     "BlockingPool",
     "BlockingWire",
-    "GivenConnection",
-    "GivenLoop",
     "LoopPool",
     "LoopWire",
     "connect_on_loop",
@@ -319,66 +317,6 @@ async def _works_on_loop(connection: Any, idle_seconds: float) -> bool:
         except (pymysql.err.MySQLError, OSError):
             return False
     return True
-
-
-class GivenConnection:
-    """A PyMySQL connection that the caller opened and will close."""
-
-    def __init__(self, connection: Any) -> None:
-        self._given = connection
-        self._is_closed = False
-        self.restart()
-
-    def restart(self) -> None:
-        self._lock = threading.RLock()
-
-    @contextmanager
-    def connection(self) -> Iterator[Any]:
-        refuse_if_closed(self._is_closed)
-        with self._lock:
-            if not self._given.open:
-                raise Closed("the given connection was closed")
-            yield self._given
-
-    def close(self) -> None:
-        self._is_closed = True
-
-
-class GivenLoop:
-    """An aiomysql connection or pool that the caller opened and will close."""
-
-    def __init__(self, *, connection: Any = None, pool: Any = None) -> None:
-        self._given = connection
-        self._pool = pool
-        self._is_closed = False
-        self._lock: asyncio.Lock | None = None
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
-        import asyncio
-
-        refuse_if_closed(self._is_closed)
-        if self._pool is not None:
-            async with self._pool.acquire() as connection:
-                try:
-                    yield connection
-                except BaseException as error:
-                    if is_lost(error):
-                        connection.close()
-                    raise
-            return
-        if self._lock is None:
-            self._lock = asyncio.Lock()
-        async with self._lock:
-            if self._given.closed:
-                raise Closed("the given connection was closed")
-            yield self._given
-
-    async def aclose(self) -> None:
-        self._is_closed = True
-
-    def close(self) -> None:
-        self._is_closed = True
 
 
 def refuse_if_closed(is_closed: bool) -> None:
