@@ -5,7 +5,7 @@
 
 PYTHON  ?= python3
 VENV    ?= .venv
-WORKERS ?= 4
+WORKERS ?= 3
 ARGS    ?=
 
 RUN     := $(VENV)/bin/python

@@ -84,13 +84,23 @@ def tree(pid: int) -> list[int]:
 
 def kill_tree(pid: int) -> None:
     """End a process and all that descend from it, at once, and return when they are gone."""
-    # A process that stands still starts no further children while they are counted.
+    # A process that stands still starts no further children while they are counted; it takes a moment to stand.
     _signal(pid, signal.SIGSTOP)
+    wait_until(lambda: not _goes_on(pid), seconds=5)
     doomed = tree(pid)
     for each in doomed:
         _signal(each, signal.SIGKILL)
     if not wait_until(lambda: not _table().keys() & set(doomed), seconds=20):
         raise RuntimeError(f"processes {doomed} do not end")
+
+
+def _goes_on(pid: int) -> bool:
+    """Whether a process runs, or may run again by itself."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state not in "TtZX"
 
 
 def wait_until(happened: Callable[[], bool], *, seconds: float) -> bool:
