@@ -9,6 +9,7 @@ import asyncio
 import os
 import resource
 import sys
+import urllib.parse  # noqa: F401 - what is loaded later must be readable to the other user, too
 
 import threadline
 
