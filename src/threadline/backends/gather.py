@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -49,7 +50,7 @@ class Job:
         return self.result
 
 
-class Gather:
+class Gather(ABC):
     """A queue of work of this process's threads.
 
     A thread that finds enough leaders waits for its own work alone; when a leader's own work is done it passes
@@ -63,9 +64,9 @@ class Gather:
         self._most_leaders = most_leaders
         self.restart()
 
+    @abstractmethod
     def _commit(self, group: list[Job]) -> None:
         """Do the work of a group, note what became of each, and `_tell`."""
-        raise NotImplementedError
 
     def _begin_group(self) -> Admits:
         """A new group; what is returned says of one work after the other whether it is done with those before."""

@@ -8,6 +8,7 @@ Values go and come in binary form, so that bytes are not turned into hexadecimal
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -180,7 +181,7 @@ _REAL = struct.Struct("!id")
 _NULL = _LENGTH.pack(-1)
 
 
-class _ArrayDumper(Dumper):
+class _ArrayDumper(Dumper, ABC):
     """An array of one dimension, in binary form."""
 
     format = Format.BINARY
@@ -190,8 +191,9 @@ class _ArrayDumper(Dumper):
         parts = [_NULL if one is None else self.one(one) for one in obj]
         return _ARRAY_HEAD.pack(1, None in obj, self.element, len(obj), 1) + b"".join(parts)
 
+    @abstractmethod
     def one(self, value: Any) -> bytes:
-        raise NotImplementedError
+        """An element with its length before it."""
 
 
 class _BytesArrayDumper(_ArrayDumper):
