@@ -28,6 +28,7 @@ from threadline.backends.sql.schema import FORMAT, migrations
 from threadline.backends.sqlite import COLUMN_TYPES
 from threadline.backends.sqlite_engine import SqliteEngine
 from threadline.codec.builtin import BUILTINS
+from threadline.codec.rare import RARE
 from threadline.codec.wire import FOREIGN, OBJECT, TEXT
 from threadline.connecting import make_tools
 
@@ -125,7 +126,7 @@ def test_the_format_page_has_the_columns_of_the_tables() -> None:
 
 def test_the_format_page_names_every_built_in_type() -> None:
     page = (DOCS / "format.md").read_text(encoding="utf-8")
-    names = {row.name for row in BUILTINS} | {"i", "m", "s", "fs", "nd", "np", "npdtype", "pickle"}
+    names = {row.name for row in (*BUILTINS, *RARE)} | {"i", "m", "s", "fs", "nd", "np", "npdtype", "pickle"}
     assert not {name for name in names if f"`{name}`" not in page}
     assert not {code for code in (OBJECT, FOREIGN, TEXT) if f"**Extension {code}, " not in page}
 

@@ -28,7 +28,7 @@ LAYERS = [
     ["backends"],
     ["chunks"],
     ["codec"],
-    ["model", "ids", "versions", "namespaces", "errors", "drive", "locks"],
+    ["model", "ids", "versions", "namespaces", "errors", "drive", "locks", "quiet"],
 ]
 HEIGHT = {room: len(LAYERS) - level for level, rooms in enumerate(LAYERS) for room in rooms}
 # `backends` decides with the digests of chunks and nothing else of that room; both lie below `core`.

@@ -146,7 +146,9 @@ def get_checkpoint_metadata(config: Mapping[str, Any], metadata: Mapping[str, An
     """
     merged = dict(metadata)
     for source in (config.get("metadata"), config.get("configurable")):
-        for key, value in (source or {}).items():
+        if not source or source.keys() <= _NOT_METADATA:
+            continue
+        for key, value in source.items():
             if not isinstance(key, str) or key in merged or key in _NOT_METADATA or key.startswith("__"):
                 continue
             if isinstance(value, (str, int, float)):

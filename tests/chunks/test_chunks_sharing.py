@@ -1,6 +1,7 @@
 """Each item is stored once: across puts, channels, checkpoints, writes and forks of one thread."""
 
 import pytest
+from chunks_shelf import Shelf
 from codec_anatomy import anatomy
 from codec_stores import in_thread, put, values_at
 
@@ -191,3 +192,23 @@ def test_deleting_and_collecting_leaves_what_others_share(connect):
     after = put(saver, {"items": texts(205)}, after=configs[4])
     saver.clear_cache()
     assert values_at(saver, after)["items"] == texts(205)
+
+
+@pytest.mark.parametrize("change", ["trimmed", "trimmed more", "inserted", "removed", "both ends"])
+def test_runs_are_recognised_where_they_have_moved(change):
+    """Only what stands next to a change is encoded again, wherever the rest has moved to."""
+    shelf = Shelf()
+    items = [f"item {n} " + "x" * 200 for n in range(2_000)]
+    first = shelf.keep(items)
+    after = {
+        "trimmed": items[1:],
+        "trimmed more": items[77:],
+        "inserted": [*items[:500], "new " * 60, *items[500:]],
+        "removed": [*items[:900], *items[905:]],
+        "both ends": [*items[3:], "last " * 60],
+    }[change]
+    second = shelf.keep(after, first.runs)
+    reused = sum(len(run.refs) for run in second.reused)
+    assert reused > len(after) - 300
+    assert second.ref == Shelf().keep(after).ref
+    assert shelf.read(second.ref) == after

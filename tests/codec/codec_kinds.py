@@ -63,6 +63,17 @@ class Bits(enum.IntFlag):
     C = 8
 
 
+class AllEqual(enum.Enum):
+    ONE = 1
+    TWO = 2
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+
 class Watched(enum.Enum):
     KNOWN = 1
 
@@ -215,6 +226,18 @@ class Person(BaseModel):
     address: Address | None = None
     friends: list["Person"] = Field(default_factory=list)
     extra_data: Any = None
+
+
+class Nine(BaseModel):
+    a: int = 0
+    b: int = 0
+    c: int = 0
+    d: int = 0
+    e: int = 0
+    f: int = 0
+    g: int = 0
+    h: int = 0
+    i: int = 0
 
 
 class Open(BaseModel):

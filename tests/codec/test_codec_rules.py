@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import subprocess
 import sys
 import types
 
@@ -285,3 +286,23 @@ def test_registered_types_are_read_by_strict_savers(connect):
     saver = connect(allowed_types="strict")
     config = put(saver, {"channel": [kinds.Opaque((1, 2))]})
     assert values_at(connect(allowed_types="strict"), config)["channel"][0].value == (1, 2)
+
+
+def test_rare_types_are_known_by_their_names_before_they_are_loaded():
+    from threadline.codec.builtin import RARE_MODULES, RARE_NAMES
+    from threadline.codec.rare import RARE
+
+    assert {row.name for row in RARE} == RARE_NAMES
+    assert {row.type.__module__.partition(".")[0] for row in RARE} <= RARE_MODULES
+
+
+def test_opening_a_store_loads_nothing_that_few_programs_need(tmp_path):
+    program = (
+        "import sys; before = set(sys.modules); import threadline\n"
+        f"saver = threadline.connect({str(tmp_path / 'new.db')!r})\n"
+        "assert saver.get_tuple({'configurable': {'thread_id': 'nobody'}}) is None\n"
+        "rare = {'asyncio', 'decimal', 'hashlib', 'ipaddress', 'pathlib', 'zoneinfo'}\n"
+        "print(sorted(rare & set(sys.modules) - before))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "[]\n", done.stderr

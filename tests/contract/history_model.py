@@ -103,7 +103,11 @@ class Model:
         rows.sort(key=lambda row: row[1:3])
         rows.sort(key=lambda row: row[0], reverse=True)
         return [
-            (thread, ns, checkpoint_id, one.values, one.versions, one.run_id, one.parent, _ordered(one.writes))
+            (
+                *(thread, ns, checkpoint_id),
+                *(dict(sorted(channels.items())) for channels in (one.values, one.versions)),
+                *(one.run_id, one.parent, _ordered(one.writes)),
+            )
             for checkpoint_id, thread, ns, one in rows
         ]
 

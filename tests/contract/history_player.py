@@ -227,15 +227,15 @@ def config(thread, ns, checkpoint_id):
 
 
 def told(found):
-    """A tuple in the terms of the model."""
+    """A tuple in the terms of the model; the order of channels among each other means nothing."""
     place = found.config["configurable"]
     checkpoint = found.checkpoint
     return (
         place["thread_id"],
         place["checkpoint_ns"],
         place["checkpoint_id"],
-        dict(checkpoint["channel_values"]),
-        checkpoint["channel_versions"],
+        dict(sorted(checkpoint["channel_values"].items())),
+        dict(sorted(checkpoint["channel_versions"].items())),
         found.metadata["run_id"],
         found.parent_config and found.parent_config["configurable"]["checkpoint_id"],
         found.pending_writes,

@@ -6,7 +6,7 @@ import pytest
 
 import threadline
 from threadline import Conflict, InvalidRequest, KeyRing, Policy
-from threadline.core import policies
+from threadline.core import policies, retention
 
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
 DELTAS = {"counters_since_delta_snapshot": {"m": [1, 1]}}
@@ -199,3 +199,44 @@ def test_a_prune_spares_what_a_checkpoint_that_came_meanwhile_is_replayed_from(c
     saver.prune(["t"])
     [late] = came
     assert replayed(connect(), late) == (["seed"], [[0], [1], [2]])
+
+
+def test_a_prune_spares_what_somebody_went_on_from_after_its_last_look(connect, monkeypatch):
+    """Between the last look and the deletion; the store refuses, and the prune looks again."""
+    saver, other = connect(), connect()
+    head = delta_chain(saver)
+    parent = saver.get_tuple(head).parent_config
+    put(saver, {"m": ["whole"]}, head)
+    looks, came = [], []
+    look = retention.history_of
+
+    async def look_and_dawdle(*args):
+        history = await look(*args)
+        looks.append(len(history))
+        if len(looks) == 2:  # the first decides, the second is the last before the deletion
+            came.append(put(other, {"z": "late"}, parent, **DELTAS))
+        return history
+
+    monkeypatch.setattr(retention, "history_of", look_and_dawdle)
+    saver.prune(["t"])
+    assert len(looks) == 3
+    [late] = came
+    assert replayed(connect(), late) == (["seed"], [[0], [1], [2]])
+
+
+def test_a_prune_that_is_overtaken_at_every_look_says_so(connect, monkeypatch):
+    saver, other = connect(), connect()
+    configs = [put(saver, {"z": 0})]
+    for at in range(20):
+        configs.append(put(saver, {"z": at}, configs[-1]))
+    look, waiting = retention.history_of, configs[:-1]
+
+    async def look_and_dawdle(*args):
+        history = await look(*args)
+        put(other, {"z": "late"}, waiting.pop(0))
+        return history
+
+    monkeypatch.setattr(retention, "history_of", look_and_dawdle)
+    with pytest.raises(threadline.Unavailable, match="again and again"):
+        saver.prune(["t"])
+    assert len(list(saver.list(configs[-1] | {"configurable": {"thread_id": "t"}}))) > 21

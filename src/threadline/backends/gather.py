@@ -2,6 +2,9 @@
 
 Whoever finds fewer leaders than there may be leads: it takes what waits, has it done in one go, and tells the
 others. Who does the work, and what happens to the others when it fails, is up to the owner of the queue.
+
+What must be given back is given back by a function without loops. From Python 3.12 on an interrupt that comes at the
+jump back of a loop passes by the `with` and the `finally` around that loop in the same function.
 """
 
 from __future__ import annotations
@@ -101,14 +104,7 @@ class Gather(ABC):
         """The result of work, once it is done."""
         job = Job(work)
         try:
-            if not self._enter(job):
-                job.wake.acquire()
-            while not job.done:
-                if not job.leads or not self._lead():
-                    # Another leader has this very work in hand, or nobody may lead for now.
-                    job.leads = False
-                    self._pass_on(job)
-                    job.wake.acquire()
+            self._finish(job)
         except BaseException:
             job.is_given_up = True
             raise
@@ -119,9 +115,24 @@ class Gather(ABC):
                 if job.leads or job.is_given_up:
                     self._pass_on(job)
             except BaseException:
+                job.is_given_up = True
                 self._pass_on(job)
                 raise
+            finally:
+                if job.is_given_up:
+                    self._rouse()
         return job.outcome()
+
+    def _finish(self, job: Job) -> None:
+        """Wait until the work is done, or do it."""
+        if not self._enter(job):
+            job.wake.acquire()
+        while not job.done:
+            if not job.leads or not self._lead():
+                # Another leader has this very work in hand, or nobody may lead for now.
+                job.leads = False
+                self._pass_on(job)
+                job.wake.acquire()
 
     def submit(self, work: Any, future: asyncio.Future[Any]) -> Job | None:
         """Hand in work whose future will be resolved; the caller must `drain` with the job it gets, if any."""
@@ -140,10 +151,13 @@ class Gather(ABC):
     def drain(self, leader: Job) -> None:
         """Work off what waits; runs on a worker thread."""
         try:
-            while self._waiting and not self._is_paused:
-                self._lead()
+            self._work_off()
         finally:
             self._pass_on(leader)
+
+    def _work_off(self) -> None:
+        while self._waiting and not self._is_paused:
+            self._lead()
 
     def _enter(self, job: Job) -> bool:
         """Join the queue; True for the one who must lead it."""
@@ -156,25 +170,42 @@ class Gather(ABC):
 
     def _pass_on(self, leader: object) -> None:
         """Give up the lead: to the next thread that waits, after the work of tasks before it, or to nobody."""
-        while True:
-            with self._door:
-                while self._waiting and self._waiting[0].is_given_up:
-                    self._waiting.popleft()
-                following = self._waiting[0] if self._waiting else None
-                has_room = len(self._leaders - {leader}) < self._most_leaders
-                if following is None or self._is_paused or not has_room:
-                    self._leaders.discard(leader)
-                    return
-                if following.future is None:
-                    self._leaders.discard(leader)
-                    self._leaders.add(following)
-                    following.leads = True
-                    # Led twice, after an interrupt, is harmless: who does the work excludes others by itself.
-                    with suppress(RuntimeError):
-                        following.wake.release()
-                    return
-                self._leaders.add(leader)
+        while self._must_go_on(leader):
             self._lead()
+
+    def _rouse(self) -> None:
+        """Wake whoever leads: an interrupt may have come between naming it and waking it. Once more is harmless."""
+        with self._door:
+            self._wake_leaders()
+
+    def _wake_leaders(self) -> None:
+        for leader in self._leaders:
+            if isinstance(leader, Job) and leader.future is None and leader.wake.locked():
+                leader.wake.release()
+
+    def _must_go_on(self, leader: object) -> bool:
+        with self._door:
+            return not self._hand_on(leader)
+
+    def _hand_on(self, leader: object) -> bool:
+        """Whether the lead was given up; not while tasks come first, whose work no thread of theirs leads."""
+        while self._waiting and self._waiting[0].is_given_up:
+            self._waiting.popleft()
+        following = self._waiting[0] if self._waiting else None
+        has_room = len(self._leaders - {leader}) < self._most_leaders
+        if following is None or self._is_paused or not has_room:
+            self._leaders.discard(leader)
+            return True
+        if following.future is not None:
+            self._leaders.add(leader)
+            return False
+        self._leaders.discard(leader)
+        self._leaders.add(following)
+        following.leads = True
+        # Led twice, after an interrupt, is harmless: who does the work excludes others by itself.
+        with suppress(RuntimeError):
+            following.wake.release()
+        return True
 
     def _lead(self) -> bool:
         """Do one group; False when nothing waits."""
@@ -182,22 +213,29 @@ class Gather(ABC):
         admits = self._begin_group()
         try:
             with self._door:
-                while self._waiting and len(group) < self.most_together:
-                    if not self._waiting[0].is_given_up and not admits(self._waiting[0].work):
-                        break
-                    if not self._waiting[0].is_given_up:
-                        group.append(self._waiting[0])  # noted, then taken: an interrupt in between loses nobody
-                    self._waiting.popleft()
+                self._take(group, admits)
             if group:
                 self._commit(group)
-        finally:
-            # An interrupt may come between any two lines; whoever waits must hear of it.
-            untold = [job for job in group if not job.done]
-            for job in untold:
-                job.error = job.error or Unavailable("the process was interrupted while it committed; try again")
-            if untold:
-                self._tell(untold)
+        except BaseException:
+            self._tell_of_interrupt(group)
+            raise
         return bool(group)
+
+    def _tell_of_interrupt(self, group: list[Job]) -> None:
+        """An interrupt may come between any two lines; whoever waits must hear of it, also who was told half."""
+        for job in group:
+            if not job.done:
+                job.error = job.error or Unavailable("the process was interrupted while it committed; try again")
+        self._tell(group)
+
+    def _take(self, group: list[Job], admits: Admits) -> None:
+        """Take into the group what waits, as much as is admitted."""
+        while self._waiting and len(group) < self.most_together:
+            if not self._waiting[0].is_given_up and not admits(self._waiting[0].work):
+                break
+            if not self._waiting[0].is_given_up:
+                group.append(self._waiting[0])  # noted, then taken: an interrupt in between loses nobody
+            self._waiting.popleft()
 
     def _tell(self, group: list[Job]) -> None:
         """Mark all as done; tasks are told by one call into each of their loops."""

@@ -32,11 +32,7 @@ class GroupCommit(Gather):
 
     def _commit(self, group: list[Job]) -> None:
         try:
-            with self._connections.writing() as connection:
-                self._put(connection, [job for job in group if isinstance(job.work, Change)])
-                for job in group:
-                    if not isinstance(job.work, Change):
-                        self._attempt(job, connection, alone=len(group) == 1)
+            self._connections.write(lambda connection: self._do(connection, group))
         except Exception as error:
             if len(group) > 1 and not self._connections.is_closed:
                 for job in group:
@@ -47,11 +43,16 @@ class GroupCommit(Gather):
                 job.error = error
         self._tell(group)
 
-    def _put(self, connection: sqlite3.Connection, jobs: list[Job]) -> None:
-        if jobs:
-            made = put_together(connection, self._statements, [job.work for job in jobs])
-            for job, result in zip(jobs, made, strict=True):
+    def _do(self, connection: sqlite3.Connection, group: list[Job]) -> None:
+        puts = [job for job in group if isinstance(job.work, Change)]
+        if puts:
+            made = put_together(connection, self._statements, [job.work for job in puts])
+            for job, result in zip(puts, made, strict=True):
                 job.result = result
+        if len(puts) < len(group):
+            for job in group:
+                if not isinstance(job.work, Change):
+                    self._attempt(job, connection, alone=len(group) == 1)
 
     def _attempt(self, job: Job, connection: sqlite3.Connection, *, alone: bool) -> None:
         if alone:

@@ -14,10 +14,11 @@ from . import rules
 from .port import (
     Applied,
     Change,
-    CheckpointKey,
+    CheckpointKeys,
     CheckpointRow,
     ChunkRow,
     Found,
+    Newest,
     PoolSummary,
     Query,
     Stale,
@@ -53,11 +54,14 @@ class MemoryBackend:
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         with self._lock:
-            for change in changes:
-                stale = self._check(change)
-                if stale is not None:
-                    return [stale for _ in changes]
-            return [self._apply(change) for change in changes]
+            return self._apply_all(changes)
+
+    def _apply_all(self, changes: Sequence[Change]) -> list[Applied | Stale]:
+        for change in changes:
+            stale = self._check(change)
+            if stale is not None:
+                return [stale for _ in changes]
+        return [self._apply(change) for change in changes]
 
     def _check(self, change: Change) -> Stale | None:
         """Everything that can refuse a change, before anything is changed."""
@@ -101,20 +105,7 @@ class MemoryBackend:
         self._serial += 1
         deleted = self._threads.get(change.thread_id)
         origin = self._alive(change.joins) if change.joins is not None else None
-        made = ThreadRow(
-            thread_id=change.thread_id,
-            serial=self._serial,
-            pool=origin.pool if origin else self._serial,
-            epoch=origin.epoch if origin else 0,
-            status="active",
-            deleted_before=deleted.deleted_before if deleted else None,
-            forked_from=change.joins,
-            created=change.now,
-            active=change.now,
-            expires=None,
-            tags="[]",
-            metadata=b"",
-        )
+        made = rules.new_thread(change, self._serial, origin, deleted)
         self._threads[change.thread_id] = made
         return made
 
@@ -133,12 +124,14 @@ class MemoryBackend:
                 self._chunks.pop(thread.pool, None)
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: Sequence[CheckpointKey], settled: Sequence[CheckpointKey] = ()
-    ) -> int:
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, since: Newest | None = None
+    ) -> int | None:
         with self._lock:
             thread = self._alive(thread_id)
             if thread is None:
                 return 0
+            if since is not None and not self._parents_since(thread, since).isdisjoint((*keys, *settled)):
+                return None
             for key in (*keys, *settled):
                 self._writes.pop((thread.serial, *key), None)
             removed = 0
@@ -147,6 +140,14 @@ class MemoryBackend:
                     self._ids[thread.serial][key.namespace].remove(key.id)
                     removed += 1
             return removed
+
+    def _parents_since(self, thread: ThreadRow, since: Newest) -> set[tuple[str, str | None]]:
+        """What checkpoints later than these descend from."""
+        return {
+            (namespace, self._checkpoints[thread.serial, namespace, later].parent)
+            for namespace, ids in self._ids[thread.serial].items()
+            for later in ids[bisect_right(ids, since.get(namespace, "")) :]
+        }
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         with self._lock:

@@ -12,18 +12,20 @@ Promises every backend keeps, and the contract suite checks:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 __all__ = [
     "Applied",
     "Backend",
     "Change",
     "CheckpointKey",
+    "CheckpointKeys",
     "CheckpointRow",
     "ChunkRow",
     "Found",
+    "Newest",
     "PoolSummary",
     "Query",
     "Stale",
@@ -50,6 +52,11 @@ class CheckpointKey(NamedTuple):
 
     namespace: str
     id: str
+
+
+CheckpointKeys: TypeAlias = Sequence[CheckpointKey]
+# The newest checkpoint of each namespace of a thread.
+Newest: TypeAlias = Mapping[str, str]
 
 
 class CheckpointRow(NamedTuple):
@@ -233,9 +240,13 @@ class Backend(Protocol):
         """Delete a thread's rows and leave a tombstone; the last thread of a pool takes the chunks along."""
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: Sequence[CheckpointKey], settled: Sequence[CheckpointKey] = ()
-    ) -> int:
-        """Delete checkpoints and their writes, and of `settled` only the writes; chunks stay for collect."""
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, since: Newest | None = None
+    ) -> int | None:
+        """Delete checkpoints and their writes, and of `settled` only the writes; chunks stay for collect.
+
+        `since` has the newest checkpoint of each namespace when this was decided. Where a later one has one of
+        these for its parent nothing is deleted, and None returned: who decided must look again.
+        """
 
     async def pool_links(self, pool: int) -> list[bytes]:
         """The links of every checkpoint and write of the pool's threads."""

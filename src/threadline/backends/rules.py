@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
 
 from ..chunks.digest import split_links
 from ..errors import Conflict
-
-if TYPE_CHECKING:
-    from .port import Change, ThreadRow
+from .port import Change, ThreadRow
 
 __all__ = [
     "ACTIVITY_SECONDS",
@@ -19,6 +16,7 @@ __all__ = [
     "lease_key",
     "mark",
     "needs_parent_row",
+    "new_thread",
     "own_words",
     "refuse_if_closed",
     "refuse_if_head_moved",
@@ -73,6 +71,24 @@ def refuse_if_head_moved(change: Change, newest: str | None) -> None:
 def is_usual(change: Change) -> bool:
     """Whether a change is of the usual kind: to a thread that is known, with nothing more to check."""
     return change.stamp is not None and change.head is None and change.lease is None and change.joins is None
+
+
+def new_thread(change: Change, serial: int, origin: ThreadRow | None, deleted: ThreadRow | None) -> ThreadRow:
+    """The thread that a change begins: in a pool of its own or in its origin's, anew if it was deleted."""
+    return ThreadRow(
+        thread_id=change.thread_id,
+        serial=serial,
+        pool=origin.pool if origin else serial,
+        epoch=origin.epoch if origin else 0,
+        status="active",
+        deleted_before=deleted.deleted_before if deleted else None,
+        forked_from=change.joins,
+        created=change.now,
+        active=change.now,
+        expires=None,
+        tags="[]",
+        metadata=b"",
+    )
 
 
 def refuse_if_lease_lost(change: Change, record: bytes | None) -> None:

@@ -179,15 +179,12 @@ class SqliteConnections:
                 with self._idle:
                     self._reading -= 1
 
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, inside a transaction that commits at the end."""
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Work done on the connection that writes, inside a transaction that is committed when this returns."""
         if self.read_only:
             raise ReadOnly("this saver was opened with read_only=True")
         with self._lock, translated(self.path):
-            connection = self.writer()
-            with self.transaction(connection):
-                yield connection
+            return self.transact(self.writer(), work)
 
     def compact(self) -> None:
         """Rewrite the file without its unused pages; readers go on meanwhile."""
@@ -199,18 +196,18 @@ class SqliteConnections:
             _patiently(connection, "VACUUM", self.timeout)
             _patiently(connection, "PRAGMA wal_checkpoint(TRUNCATE)", self.timeout)
 
-    @contextmanager
-    def transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """A write transaction that commits at the end, or takes everything back."""
+    def transact(self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Work inside a write transaction that commits at the end, or takes everything back."""
         self._refuse_foreign_transaction(connection)
         try:
             self._begin(connection)
-            yield
+            result = work(connection)
             connection.commit()
         except BaseException:
             if connection.in_transaction:
                 connection.rollback()
             raise
+        return result
 
     def check_open(self) -> None:
         """Raise Closed after `close`."""
@@ -312,6 +309,8 @@ class SqliteConnections:
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA temp_store = MEMORY")
+        # A long thread is read in the order of its digests: pages that do not stay are read again and again.
+        connection.execute("PRAGMA cache_size = -8000")
 
 
 def run_in(connection: sqlite3.Connection, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
@@ -326,15 +325,22 @@ def plain_rows(connection: sqlite3.Connection, statement: str, values: Sequence[
     return cursor.execute(statement, values).fetchall()
 
 
-@contextmanager
-def translated(path: str | None) -> Iterator[None]:
+class translated:
     """Errors of the driver as errors of our tree."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise translate(error, path) from error
-    except UnicodeEncodeError as error:
-        raise InvalidRequest("ids and names must be text that UTF-8 can hold (no lone surrogates)") from error
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            raise translate(error, self._path) from error
+        if isinstance(error, UnicodeEncodeError):
+            raise InvalidRequest("ids and names must be text that UTF-8 can hold (no lone surrogates)") from error
 
 
 def translate(error: sqlite3.Error, path: str | None) -> ThreadlineError:

@@ -151,8 +151,7 @@ class SqliteEngine:
     def migrate(self) -> None:
         """Apply what is missing of the schema, in one transaction; safe from many processes at once."""
         self._setup_mode = "migrate"
-        with self._connections.writing() as connection:
-            self._create(connection)
+        self._connections.write(self._create)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Check what is there, and create it where that is wanted."""
@@ -162,8 +161,7 @@ class SqliteEngine:
                 raise InvalidRequest(
                     "the database has no Threadline tables: call setup() once, or open it with setup='create'"
                 )
-            with self._connections.transaction(connection):
-                self._create(connection)
+            self._connections.transact(connection, self._create)
         elif found > FORMAT:
             raise NewerFormat(f"the database has format {found}, this version reads up to {FORMAT}: upgrade threadline")
         elif found < FORMAT and self._setup_mode != "migrate":
@@ -180,10 +178,13 @@ class SqliteEngine:
         missing = [name for name in names if not plain_rows(connection, named, (name,))]
         if not missing or self._setup_mode is False or self._read_only:
             return
-        with self._connections.transaction(connection):
+
+        def make(connection: sqlite3.Connection) -> None:
             for name in missing:
                 at = json_at("searchable", names[name])
                 connection.execute(f"CREATE INDEX IF NOT EXISTS {name} ON {self._prefix}checkpoints ({at}, id)")
+
+        self._connections.transact(connection, make)
 
     def _format(self, connection: sqlite3.Connection) -> int | None:
         named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .port import Applied, Change, Stale
@@ -19,6 +21,8 @@ __all__ = ["SqliteBackend", "put_together"]
 
 # Statements are made for these many threads; the rest is filled up.
 _SIZES = (1, 4, 16, 128)
+# Statements are made for these many rows.
+_ROWS = (32, 8, 4, 2, 1)
 
 
 class PuttingDatabase(Database, Protocol):
@@ -70,8 +74,32 @@ def put_together(connection: sqlite3.Connection, sql: Statements, changes: Seque
         (sql.replace_write, replaces),
     ):
         if rows:
-            cursor.executemany(statement, rows)
+            _insert(cursor, statement, rows)
     return made
+
+
+def _insert(cursor: sqlite3.Cursor, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert rows by as few statements as can be.
+
+    Python's driver lets other threads run while a statement does, and waits for them afterwards: a row a
+    statement, as `executemany` does it, would stop and go on for every row.
+    """
+    if len(rows) == 1:
+        cursor.execute(statement, rows[0])
+        return
+    start = 0
+    while start < len(rows):
+        size = next(size for size in _ROWS if size <= len(rows) - start)
+        batch = rows[start : start + size]
+        cursor.execute(_for_rows(statement, size), list(chain.from_iterable(batch)))
+        start += size
+
+
+@lru_cache(maxsize=64)
+def _for_rows(statement: str, count: int) -> str:
+    """An insert of one row, made for several."""
+    head, _, marks = statement.rpartition(" VALUES ")
+    return f"{head} VALUES {', '.join([marks] * count)}"
 
 
 def _threads(cursor: sqlite3.Cursor, sql: Statements, thread_ids: list[str]) -> list[Any]:

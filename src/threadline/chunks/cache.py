@@ -22,6 +22,8 @@ class BoundedCache(Generic[K, V]):
     """Values by key, within a bound in bytes; safe for any number of OS threads."""
 
     _lock: AbstractContextManager[Any]
+    _young_bytes: int
+    _old_bytes: int
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -54,14 +56,32 @@ class BoundedCache(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V, cost_bytes: int) -> None:
-        self._keep([(key, (value, cost_bytes))])
+        with self._lock:
+            held = self._young.get(key)
+            young_bytes = self._young_bytes + cost_bytes - (held[1] if held is not None else 0)
+            if held is not None and not self._old and young_bytes <= self.limit_bytes // 2:
+                self._young[key] = (value, cost_bytes)
+                self._young_bytes = young_bytes
+            else:
+                self._add(key, (value, cost_bytes))
 
     def put_many(self, entries: Iterable[tuple[K, V, int]]) -> None:
-        self._keep([(key, (value, cost_bytes)) for key, value, cost_bytes in entries])
+        with self._lock:
+            for key, value, cost_bytes in entries:
+                self._add(key, (value, cost_bytes))
 
     def add_new(self, values: Mapping[K, V], cost_bytes: Callable[[V], int]) -> None:
         """Keep values that were not there when they were asked for."""
-        self._keep([(key, (value, cost_bytes(value))) for key, value in values.items()])
+        entries = {key: (value, cost_bytes(value)) for key, value in values.items()}
+        total = sum([entry[1] for entry in entries.values()])
+        with self._lock:
+            if self._young_bytes + total <= self.limit_bytes // 2 and not self._old:
+                known = entries.keys() & self._young.keys()
+                self._young_bytes += total - sum([self._young[key][1] for key in known])
+                self._young.update(entries)
+            else:
+                for key, entry in entries.items():
+                    self._add(key, entry)
 
     def drop(self, key: K) -> None:
         with self._lock:
@@ -79,17 +99,16 @@ class BoundedCache(Generic[K, V]):
     def _promote(self, used: list[tuple[K, tuple[V, int]]]) -> None:
         """Old entries that were used are young again, unless another thread has replaced them meanwhile."""
         with self._lock:
-            for key, entry in used:
-                if self._old.get(key) is entry:
-                    self._add(key, entry)
+            self._add_old(used)
 
-    def _keep(self, entries: list[tuple[K, tuple[V, int]]]) -> None:
-        with self._lock:
-            for key, entry in entries:
+    def _add_old(self, used: list[tuple[K, tuple[V, int]]]) -> None:
+        for key, entry in used:
+            if self._old.get(key) is entry:
                 self._add(key, entry)
 
     def _add(self, key: K, entry: tuple[V, int]) -> None:
-        self._take_out(key)
+        if key in self._young or key in self._old:
+            self._take_out(key)
         cost = entry[1]
         if cost > self.limit_bytes:
             return

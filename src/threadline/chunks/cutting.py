@@ -14,7 +14,7 @@ from typing import Any
 
 from .refs import Inline, Ref, links_of
 
-__all__ = ["INLINE_BYTES", "LARGE_ITEM_BYTES", "ROOT_ENTRIES", "ends_run", "pieces", "runs"]
+__all__ = ["FEWEST_IN_RUN", "INLINE_BYTES", "LARGE_ITEM_BYTES", "ROOT_ENTRIES", "ends_run", "pieces", "runs"]
 
 # An item below this costs more as a chunk (row, digest, index entry) than inside its leaf.
 INLINE_BYTES = 128
@@ -22,12 +22,14 @@ INLINE_BYTES = 128
 LARGE_ITEM_BYTES = 32 * 1024
 # A root of at most this many entries stands in the checkpoint's document.
 ROOT_ENTRIES = 8
-_FEWEST, _MOST, _MASK = 8, 128, 31
+# A run has no fewer entries, so that every level of a tree shrinks.
+FEWEST_IN_RUN = 8
+_MOST, _MASK = 128, 31
 
 
 def ends_run(ref: Ref, length: int) -> bool:
     """Whether a run of `length` references ends with this one."""
-    if length < _FEWEST:
+    if length < FEWEST_IN_RUN:
         return False
     return length >= _MOST or not _weight(ref) & _MASK
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from ..codec.hashing import blake2b
 
 __all__ = ["DIGEST_BYTES", "Digester", "split_links"]
 
@@ -14,8 +14,8 @@ class Digester:
 
     def __init__(self, key: bytes = b"") -> None:
         self.key = key
-        self._item = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"item", key=key)
-        self._node = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"node", key=key)
+        self._item = blake2b(digest_size=DIGEST_BYTES, person=b"item", key=key)
+        self._node = blake2b(digest_size=DIGEST_BYTES, person=b"node", key=key)
 
     def item(self, content: bytes) -> bytes:
         """The name of an item, or of a piece of one."""

@@ -8,20 +8,24 @@ stored: recognised is not stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right, insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, repeat
 from typing import Any
 
 from ..codec.framing import array_header, map_header
 from ..codec.wire import Codec
-from ..errors import NotSerializable
-from .cutting import INLINE_BYTES, LARGE_ITEM_BYTES, ROOT_ENTRIES, ends_run, pieces, runs
+from ..errors import Conflict, NotSerializable
+from .cutting import FEWEST_IN_RUN, INLINE_BYTES, LARGE_ITEM_BYTES, ROOT_ENTRIES, ends_run, pieces, runs
 from .digest import Digester
 from .recall import Prover, Run, Stamp
 from .refs import LIST, MAP, Inline, Node, Pieces, Ref, Tree, pack_node
 
 __all__ = ["Chunks", "Encoded", "Encoder"]
 
+# How many values are encoded before it is looked again whether what follows is known.
+_STRETCH = 256
 # digest -> links, content
 Chunks = dict[bytes, tuple[bytes, bytes]]
 
@@ -78,11 +82,19 @@ class Encoder:
 
     def rebuild(self, run: Run, chunks: Chunks) -> None:
         """The chunks of a run made again from its proof, without looking at live values."""
-        for value, content in self.prover.contents(run.proof):
-            if content is None or len(content) > LARGE_ITEM_BYTES:
-                self.item(self.codec.decode(content) if content is not None else value, "", chunks)
+        for ref, (value, content) in zip(run.refs, self.prover.contents(run.proof), strict=True):
+            if content is None:
+                made = self.item(value, "", chunks)
+            elif isinstance(ref, Tree):
+                # Taken apart as it was packed: decoded and encoded, some values have other bytes.
+                made = self.item(self.codec.unpacked(content), "", chunks)
             else:
-                self.content(content, chunks)
+                made = self.content(content, chunks)
+            if made != ref:
+                raise Conflict(
+                    "chunks that were left out as known were deleted meanwhile, and cannot be made again: "
+                    "put the checkpoint again"
+                )
         self._node(run, chunks)
 
     def _chunk(self, content: bytes, chunks: Chunks) -> bytes:
@@ -98,9 +110,9 @@ class Encoder:
 
     def tree(self, kind: int, made: list[Run], chunks: Chunks, stamp: Stamp | None) -> Ref:
         """The tree over some runs, up to a root short enough to stand in a document."""
-        if sum(len(run.refs) for run in made) <= ROOT_ENTRIES:
-            refs = tuple(ref for run in made for ref in run.refs)
-            keys = tuple(key for run in made for key in run.keys or ()) if kind == MAP else None
+        if sum([len(run.refs) for run in made]) <= ROOT_ENTRIES:
+            refs = tuple([ref for run in made for ref in run.refs])
+            keys = tuple([key for run in made for key in run.keys or ()]) if kind == MAP else None
             return _inlined(kind, refs, keys) or Tree(kind, 0, refs, keys)
         level = []
         for run in made:
@@ -129,7 +141,7 @@ class _Sequence:
         chunks: Chunks,
         path: str,
         kind: int,
-        values: Sequence[Any],
+        values: list[Any],
         keys: tuple[str, ...] | None,
     ) -> None:
         self.encoder, self.chunks, self.path = encoder, chunks, path
@@ -139,30 +151,25 @@ class _Sequence:
         self.start = 0  # where the open run begins
         self.begun: Run | None = None  # the run of before that the open run continues
         self.refs: list[Ref] = []  # the references of the open run
+        self.contents: list[bytes | None] = []  # its items, as far as they were encoded here and are whole
+        self.before: Sequence[Run] = ()
+        self.starts: dict[int, Run] = {}  # where a run of before may stand again
+        self.order: list[int] = []  # the same, ascending
+        self.followers: dict[Ref, Run] | None = None  # the runs of before by the reference that stood before them
 
     def encode(self, before: Sequence[Run], stamp: Stamp | None) -> Encoded:
-        starts = _starts(before) if stamp is not None else {}
+        if stamp is not None:
+            self.before, self.starts = before, _starts(before)
+            self.order = list(self.starts)
         total = len(self.values)
         position = 0
         while position < total:
-            run = starts.get(position) if not self.refs else None
+            run = self.starts.get(position) if not self.refs else None
             if run is not None and run.stored == stamp and self._still_holds(run, position):
                 position += len(run.refs)
-                if run is before[-1]:
-                    # The last run was open: what follows may belong to it.
-                    self.refs = list(run.refs)
-                    self.start = position - len(run.refs)
-                    self.begun = run
-                    self.reused.append(run)
-                    if ends_run(self.refs[-1], len(self.refs)):
-                        self._close(position)
-                else:
-                    self.made.append(run)
-                    self.reused.append(run)
-                    self.start = position
-                continue
-            self._encode_one(position)
-            position += 1
+                self._reuse(run, position)
+            else:
+                position = self._encode_from(position)
         if self.refs:
             self._close(total)
         ref = self.encoder.tree(self.kind, self.made, self.chunks, stamp)
@@ -173,44 +180,84 @@ class _Sequence:
         end = position + len(run.refs)
         if end > len(self.values) or (None if self.keys is None else self.keys[position:end]) != run.keys:
             return False
-        return self.encoder.prover.holds(run.proof, self.values[position:end])
+        values = self.values[position:end]
+        return self.encoder.prover.holds(run, values, is_closed=run is not self.before[-1])
 
-    def _encode_one(self, position: int) -> None:
+    def _reuse(self, run: Run, end: int) -> None:
+        """Take over a run that ends here."""
+        self.reused.append(run)
+        if run is not self.before[-1]:
+            self.made.append(run)
+            self.start = end
+            self._expect(end, run.refs[-1])
+            return
+        # The last run was open: what follows may belong to it.
+        self.refs = list(run.refs)
+        self.start = end - len(run.refs)
+        self.begun = run
+        if ends_run(self.refs[-1], len(self.refs)):
+            self._close(end)
+
+    def _encode_from(self, position: int) -> int:
+        """Encode values up to where a run of before may stand again; gives that position."""
+        following = bisect_right(self.order, position)
+        stop = min(position + _STRETCH, len(self.values))
+        if following < len(self.order):
+            stop = min(stop, self.order[following])
+        # For one or two, asking what they have in common takes longer than encoding them.
+        contents = self.encoder.codec.encode_items(self.values[position:stop]) if stop - position > 2 else None
+        named, chunks, refs = self.encoder.digester.item, self.chunks, self.refs
+        ref: Ref
+        for place, content in enumerate(contents or repeat(None, stop - position), position):
+            if content is not None and INLINE_BYTES <= len(content) <= LARGE_ITEM_BYTES:
+                ref = named(content)
+                chunks[ref] = (b"", content)
+            else:
+                ref, content = self._encode_one(place)
+            refs.append(ref)
+            self.contents.append(content)
+            if len(refs) >= FEWEST_IN_RUN and ends_run(ref, len(refs)):
+                self._close(place + 1)
+                if place + 1 in self.starts:
+                    return place + 1
+                refs = self.refs
+        return stop
+
+    def _encode_one(self, position: int) -> tuple[Ref, bytes | None]:
         try:
             ref = self.encoder.item(self.values[position], "", self.chunks)
         except NotSerializable as error:
             name = position if self.keys is None else self.keys[position]
             raise error.under(f"{self.path}[{name!r}]") from None
-        self.refs.append(ref)
-        if ends_run(ref, len(self.refs)):
-            self._close(position + 1)
+        if type(ref) is bytes:
+            return ref, self.chunks[ref][1]
+        return ref, ref.content if isinstance(ref, Inline) else None
 
     def _close(self, end: int) -> None:
         """End the open run; one that is just what it was before keeps its proof and its digest."""
         begun, self.begun = self.begun, None
-        if begun is not None and len(begun.refs) == len(self.refs):
+        if begun is not None and not self.contents:
             self.made.append(begun)
         else:
             keys = None if self.keys is None else self.keys[self.start : end]
-            added = self.refs[len(begun.refs) :] if begun is not None else self.refs
-            contents = self._contents(added) if self.encoder.prover.shares_contents else None
+            contents: Any = None if None in self.contents else self.contents
             values = self.values[self.start : end]
             proof = self.encoder.prover.prove(values, begun.proof if begun else None, contents)
-            self.made.append(Run(tuple(self.refs), keys, proof))
-        self.refs = []
+            self.made.append(Run(tuple(self.refs), keys, proof, id(values[0])))
+            self._expect(end, self.refs[-1])
+        self.refs, self.contents = [], []
         self.start = end
 
-    def _contents(self, refs: Sequence[Ref]) -> list[bytes] | None:
-        """The items just encoded, as the very objects that will be stored; None where one was cut."""
-        found = []
-        for ref in refs:
-            if type(ref) is bytes:
-                found.append(self.chunks[ref][1])
-            elif isinstance(ref, Inline):
-                found.append(ref.content)
-            else:
-                return None
-        return found
+    def _expect(self, position: int, last: Ref) -> None:
+        """What ends like a run of before is likely to be followed by what followed that one."""
+        if position in self.starts or position >= len(self.values):
+            return
+        if self.followers is None:
+            self.followers = {run.refs[-1]: following for run, following in pairwise(self.before)}
+        run = self.followers.get(last)
+        if run is not None:
+            self.starts[position] = run
+            insort(self.order, position)
 
 
 def _starts(before: Sequence[Run]) -> dict[int, Run]:
@@ -237,10 +284,12 @@ def _has_text_keys(value: dict[Any, Any]) -> bool:
     return True
 
 
-def _inlined(kind: int, refs: Iterable[Ref], keys: tuple[str, ...] | None) -> Inline | None:
+def _inlined(kind: int, refs: tuple[Ref, ...], keys: tuple[str, ...] | None) -> Inline | None:
     """A small list or dict as one inline item."""
+    if type(refs[0]) is bytes:
+        return None
     contents = [ref.content for ref in refs if isinstance(ref, Inline)]
-    if len(contents) < len(list(refs)):
+    if len(contents) < len(refs):
         return None
     if kind == LIST:
         joined = array_header(len(contents)) + b"".join(contents)

@@ -15,6 +15,7 @@ from ..codec.envelope import Envelope
 from ..codec.framing import array_header, map_header
 from ..codec.wire import Codec
 from ..errors import Corrupt, InvalidRequest, ThreadlineError
+from ..quiet import quietly
 from .cache import BoundedCache
 from .digest import Digester
 from .refs import LIST, MAP, Inline, Node, Pieces, Ref, Tree, unpack_node
@@ -99,6 +100,7 @@ class Reader:
         if absent:
             self._accept(pool, pile, absent, await fetch(sorted(absent)), wanted)
 
+    @quietly
     def value(self, ref: Ref, pile: Pile) -> Any:
         """The value of a reference whose chunks are in the pile; Corrupt where one is damaged."""
         try:
@@ -150,6 +152,7 @@ class Reader:
         pile.nodes.update(held_nodes)
         return (items - held_items.keys()) | (nodes.keys() - held_nodes.keys())
 
+    @quietly
     def _accept(
         self,
         pool: int,

@@ -2,8 +2,8 @@
 
 A run's *proof* shows whether values are still the ones it was made from, always by their bytes:
 
-    Fingerprint    the values packed together: the fastest, where the codec can do it exactly
-    list[bytes]    the items one by one, for everything else
+    Contents       the items one by one, as they were encoded
+    Fingerprint    the values packed together: what contents become once they have proved equal to it
     Same           the objects themselves, where the user promised never to change them (`trust_identity`)
 
 Every proof can also give the items back, so that chunks can be sent again without looking at values that
@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from operator import is_
 from typing import Any, NamedTuple, TypeAlias
 
-from ..codec.wire import Codec, Fingerprint
+from ..codec.fingerprints import Contents, Fingerprint, Fingerprinter
+from ..codec.wire import Codec
 from ..errors import NotSerializable
 from .cache import BoundedCache
 
@@ -32,18 +33,20 @@ class Same(NamedTuple):
     values: list[Any]
 
 
-Proof: TypeAlias = Fingerprint | list[bytes] | Same
+Proof: TypeAlias = Contents | Fingerprint | Same
 
 
 class Run:
     """A run of references: a leaf of the tree, with its proof and where it is known to be stored."""
 
-    __slots__ = ("cost_bytes", "digest", "keys", "node_stored", "proof", "refs", "stored")
+    __slots__ = ("cost_bytes", "digest", "first", "keys", "node_stored", "proof", "refs", "stored")
 
-    def __init__(self, refs: tuple[Any, ...], keys: tuple[str, ...] | None, proof: Proof) -> None:
+    def __init__(self, refs: tuple[Any, ...], keys: tuple[str, ...] | None, proof: Proof, first: int) -> None:
         self.refs = refs
         self.keys = keys
         self.proof = proof
+        # The id of the object it began with: a hint where to look first, never a proof.
+        self.first = first
         self.digest: bytes | None = None
         # Where its items are known to be stored, and where its node is: a short list has no nodes.
         self.stored: Stamp | None = None
@@ -55,7 +58,7 @@ class Run:
 def _held_by(proof: Proof) -> int:
     if isinstance(proof, Fingerprint):
         return len(proof.packed)
-    return 200 * len(proof.values) if isinstance(proof, Same) else sum(map(len, proof))
+    return 200 * len(proof.values) if isinstance(proof, Same) else sum(map(len, proof.items))
 
 
 class Prover:
@@ -63,6 +66,7 @@ class Prover:
 
     def __init__(self, codec: Codec, *, trust_identity: bool, shares_contents: bool = False) -> None:
         self.codec = codec
+        self.fingerprints = Fingerprinter(codec)
         self.trust_identity = trust_identity
         # Where the store itself keeps the encoded items in memory, remembering them costs nothing.
         self.shares_contents = shares_contents
@@ -74,26 +78,44 @@ class Prover:
         """
         if self.trust_identity:
             return Same(list(values))
-        if self.shares_contents and contents is not None and (begun is None or type(begun) is list):
-            return [*(begun or ()), *contents]
         if isinstance(begun, Fingerprint):
-            added = self.codec.exact_fingerprint(values[len(begun.kinds) :])
+            added = self.fingerprints.exactly_of(values[len(begun.kinds) :])
             if added is not None:
-                return self.codec.joined(begun, added)
-        return self.codec.exact_fingerprint(values) or [self.codec.encode(value) for value in values]
+                return self.fingerprints.joined(begun, added)
+        elif contents is not None:
+            made = Contents(contents, list(map(type, values[len(values) - len(contents) :])))
+            return begun.followed_by(made) if isinstance(begun, Contents) else made
+        return Contents([self.codec.encode(value) for value in values], list(map(type, values)))
 
-    def holds(self, proof: Proof, values: Sequence[Any]) -> bool:
-        """Whether the values still encode to the bytes that the proof was made from."""
+    def holds(self, run: Run, values: Sequence[Any], *, is_closed: bool) -> bool:
+        """Whether the values still encode to the bytes that the run was made from."""
+        proof = run.proof
         if isinstance(proof, Same):
             return all(map(is_, proof.values, values))
         if isinstance(proof, Fingerprint):
-            return self.codec.fingerprint(values) == proof
-        if self.shares_contents:
-            found = self.codec.fingerprint(values)
-            if found is not None and self.codec.is_made_of(found, proof):
-                return True
+            return self.fingerprints.of(values) == proof
+        if id(values[0]) != run.first and not self._is_content(values[0], proof.items[0]):
+            return False
+        run.first = id(values[0])
+        found = self.fingerprints.of(values)
+        if found is None:
+            return self._are_contents(values, proof)
+        if not self.fingerprints.is_made_of(found, proof):
+            return self.fingerprints.misleads(found) and self._are_contents(values, proof)
+        if proof.is_plain is None:
+            proof.is_plain = not self.fingerprints.misleads(found)
+        if not proof.is_plain:
+            return self._are_contents(values, proof)
+        if is_closed and not self.shares_contents:
+            run.proof = found  # it will be asked again and again, and this is quicker to compare
+        return True
+
+    def _are_contents(self, values: Sequence[Any], proof: Contents) -> bool:
+        return all(map(self._is_content, values, proof.items))
+
+    def _is_content(self, value: Any, content: bytes) -> bool:
         try:
-            return all(self.codec.encode(value) == content for value, content in zip(values, proof, strict=True))
+            return self.codec.encode(value) == content
         except NotSerializable:
             return False  # encoding it again will say where it is
 
@@ -103,7 +125,7 @@ class Prover:
             for value in proof.values:
                 yield value, None
         else:
-            for content in self.codec.items_of(proof) if isinstance(proof, Fingerprint) else proof:
+            for content in self.fingerprints.items_of(proof) if isinstance(proof, Fingerprint) else proof.items:
                 yield None, content
 
 

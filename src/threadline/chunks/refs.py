@@ -38,6 +38,7 @@ __all__ = [
 LIST, MAP, PIECES = 0, 1, 2
 # Every level shrinks at least eightfold: no list in this world needs a deeper tree.
 _DEEPEST = 24
+_ONLY_LINKS = frozenset((bytes,))
 # What taking damaged references apart may raise; inside a generator, StopIteration arrives as RuntimeError.
 _MISFITS = (StopIteration, RuntimeError, TypeError, ValueError, LookupError, AttributeError)
 
@@ -147,7 +148,12 @@ def _pack(ref: Ref, links: list[bytes]) -> Any:
     if ref.depth:
         links.extend(ref.children)
         return [ref.kind, ref.depth, len(ref.children)]
-    packed = [_pack(child, links) for child in ref.children]
+    packed: list[Any]
+    if _ONLY_LINKS.issuperset(map(type, ref.children)):
+        links.extend(ref.children)
+        packed = [None] * len(ref.children)
+    else:
+        packed = [_pack(child, links) for child in ref.children]
     if ref.keys is not None:
         packed = [part for pair in zip(ref.keys, packed, strict=True) for part in pair]
     return [ref.kind, 0, packed]

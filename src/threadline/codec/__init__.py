@@ -5,14 +5,13 @@ from .envelope import Envelope
 from .rules import AllowedTypes, TypeRules, register, register_module
 from .seal import CipherRing, KeyRing, Ring
 from .serializer import Serializer
-from .wire import Codec, Fingerprint
+from .wire import Codec
 
 __all__ = [
     "AllowedTypes",
     "CipherRing",
     "Codec",
     "Envelope",
-    "Fingerprint",
     "KeyRing",
     "Ring",
     "Serializer",

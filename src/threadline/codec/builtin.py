@@ -1,26 +1,29 @@
 """Standard-library types with a stored form of their own.
 
 A row of the table: the short name bytes carry, the exact type, how an instance becomes packable parts and
-how the parts become an instance again. Short names have no colon, so they never meet a class name.
+how the parts become an instance again. Short names have no colon, so they never meet a class name. Types of
+modules that few programs need are in codec/rare.py.
 """
 
 from __future__ import annotations
 
 import collections
 import datetime as dt
-import decimal
-import fractions
-import ipaddress
-import pathlib
 import re
+import sys
 import uuid
-import zoneinfo
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..errors import NotAllowed
-
-__all__ = ["BUILTINS", "Builtin", "RESERVED_NAMES", "StoredException", "reduce_exception"]
+__all__ = [
+    "BUILTINS",
+    "Builtin",
+    "RARE_MODULES",
+    "RARE_NAMES",
+    "RESERVED_NAMES",
+    "StoredException",
+    "reduce_exception",
+]
 
 _FACTORIES: dict[str, Callable[[], Any] | None] = {
     "none": None,
@@ -83,11 +86,16 @@ def _moment_state(moment: dt.datetime) -> Any:
     zone = moment.tzinfo
     if not moment.fold and (zone is None or zone is dt.timezone.utc):
         return moment.isoformat()  # what most moments are, in half the time
-    if zone is not None and type(zone) not in (dt.timezone, zoneinfo.ZoneInfo):
+    if zone is not None and type(zone) is not dt.timezone and not _is_zone_info(zone):
         # Zones of other libraries cannot be rebuilt; the offset in force at that moment can.
         offset = moment.utcoffset()
         zone = dt.timezone(offset) if offset is not None else None
     return [moment.replace(tzinfo=None, fold=0).isoformat(), moment.fold, zone]
+
+
+def _is_zone_info(zone: dt.tzinfo) -> bool:
+    module = sys.modules.get("zoneinfo")
+    return module is not None and type(zone) is module.ZoneInfo
 
 
 def _moment(parts: Any) -> dt.datetime:
@@ -113,31 +121,11 @@ def _zone(parts: Any) -> dt.timezone:
     return dt.timezone.utc if parts == [dt.timedelta(0)] else dt.timezone(*parts)
 
 
-def _zone_info_state(zone: zoneinfo.ZoneInfo) -> str:
-    if zone.key is None:
-        raise TypeError("a ZoneInfo made from a file has no key to store it by")
-    return zone.key
-
-
 def _defaultdict_state(value: Any) -> list[Any]:
     for name, factory in _FACTORIES.items():
         if value.default_factory is factory:
             return [name, dict(value)]
     raise TypeError("a defaultdict with a factory of your own cannot be stored: convert it with dict(…)")
-
-
-def _path(kind: type[pathlib.PurePath]) -> Builtin:
-    def build(text: Any) -> pathlib.PurePath:
-        try:
-            return kind(text)
-        except NotImplementedError as error:
-            raise NotAllowed(f"a {kind.__name__} cannot exist on this system") from error
-
-    return Builtin(kind.__name__, kind, str, build)
-
-
-def _address(kind: type) -> Builtin:
-    return Builtin(kind.__name__, kind, str, kind)
 
 
 BUILTINS: tuple[Builtin, ...] = (
@@ -154,20 +142,25 @@ BUILTINS: tuple[Builtin, ...] = (
     Builtin("time", dt.time, _clock_state, _clock),
     Builtin("td", dt.timedelta, lambda v: [v.days, v.seconds, v.microseconds], lambda s: dt.timedelta(*s)),
     Builtin("tz", dt.timezone, _zone_state, _zone),
-    Builtin("zi", zoneinfo.ZoneInfo, _zone_info_state, zoneinfo.ZoneInfo),
     Builtin("uuid", uuid.UUID, lambda v: v.hex, uuid.UUID),
-    Builtin("dec", decimal.Decimal, str, decimal.Decimal),
-    Builtin("frac", fractions.Fraction, lambda v: [v.numerator, v.denominator], lambda s: fractions.Fraction(*s)),
     Builtin("cx", complex, lambda v: [v.real, v.imag], lambda s: complex(*s)),
     Builtin("range", range, lambda v: [v.start, v.stop, v.step], lambda s: range(*s)),
     Builtin("re", re.Pattern, lambda v: [v.pattern, v.flags], lambda s: re.compile(*s)),
-    *map(_path, (pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath)),
-    *map(_address, (ipaddress.IPv4Address, ipaddress.IPv4Interface, ipaddress.IPv4Network)),
-    *map(_address, (ipaddress.IPv6Address, ipaddress.IPv6Interface, ipaddress.IPv6Network)),
     Builtin("exc", StoredException, reduce_exception, lambda s: StoredException(*s)),
 )
 
+# Names of the types in codec/rare.py, which is loaded when one of them is met.
+RARE_NAMES = frozenset(
+    (
+        *("IPv4Address", "IPv4Interface", "IPv4Network", "IPv6Address", "IPv6Interface", "IPv6Network"),
+        *("PosixPath", "PurePosixPath", "PureWindowsPath", "WindowsPath", "dec", "frac", "zi"),
+    )
+)
+RARE_MODULES = frozenset(("decimal", "fractions", "ipaddress", "pathlib", "zoneinfo"))
+
 # Names that stored bytes use for built-in types, here and in the other modules of the codec.
-RESERVED_NAMES = frozenset(row.name for row in BUILTINS) | frozenset(
-    ("fs", "i", "m", "nd", "np", "npdtype", "pandas.DataFrame", "pandas.Series", "pickle", "s", "u")
+RESERVED_NAMES = (
+    frozenset(row.name for row in BUILTINS)
+    | RARE_NAMES
+    | frozenset(("*", "fs", "i", "m", "nd", "np", "npdtype", "pandas.DataFrame", "pandas.Series", "pickle", "s", "u"))
 )

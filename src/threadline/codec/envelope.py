@@ -8,16 +8,16 @@ below that, decompressing costs more than decoding.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from typing import Any
 
 from ..errors import Corrupt, InvalidRequest
+from .hashing import blake2b
 from .seal import Ring
 
 __all__ = ["Envelope"]
 
-_WORTH_COMPRESSING = 2048
+_WORTH_COMPRESSING = 2_000
 _CHECK_BYTES = 8
 # No chunk or row comes near this; a frame that claims more is hostile.
 _LARGEST_CONTENT = 1 << 30
@@ -102,4 +102,4 @@ class Envelope:
 
 
 def _check(stored: bytes, bound_to: bytes) -> bytes:
-    return hashlib.blake2b(bound_to + stored, digest_size=_CHECK_BYTES, person=b"row").digest()
+    return blake2b(bound_to + stored, digest_size=_CHECK_BYTES, person=b"row").digest()

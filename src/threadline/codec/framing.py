@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["EXT_HEADERS", "array_header", "array_header_size", "map_header"]
+__all__ = ["EXT_HEADERS", "array_header", "array_header_size", "ext_frame", "map_header"]
 
 _ARRAY_HEADERS = {0xDC: 3, 0xDD: 5}
 # How many bytes the header of an extension takes, by its first byte; the last of them is its code.
 EXT_HEADERS = {0xC7: 3, 0xC8: 4, 0xC9: 6, 0xD4: 2, 0xD5: 2, 0xD6: 2, 0xD7: 2, 0xD8: 2}
+
+_SHORT_EXTS = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
 
 
 def array_header(length: int) -> bytes:
@@ -22,6 +24,18 @@ def map_header(length: int) -> bytes:
 def array_header_size(packed: bytes) -> int:
     """How many bytes the header of a packed array takes."""
     return _ARRAY_HEADERS.get(packed[0], 1)
+
+
+def ext_frame(code: int, *data: bytes) -> bytes:
+    """An extension with the parts of its data, which may be large and are copied once."""
+    length = sum(map(len, data))
+    if length in _SHORT_EXTS:
+        header = bytes((_SHORT_EXTS[length],))
+    elif length < 256:
+        header = bytes((0xC7, length))
+    else:
+        header = b"\xc8" + length.to_bytes(2, "big") if length < 65536 else b"\xc9" + length.to_bytes(4, "big")
+    return b"".join((header, bytes((code,)), *data))
 
 
 def _header(length: int, short: int, middle: bytes, long: bytes) -> bytes:

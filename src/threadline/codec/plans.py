@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from ..errors import NotSerializable
-from .builtin import BUILTINS
+from .builtin import BUILTINS, RARE_MODULES, RARE_NAMES
 
 __all__ = [
     "BUILTIN_BUILDERS",
     "BUILTIN_PLANS",
     "Plan",
+    "each_once",
     "make_plan",
     "name_header",
     "pickled",
+    "rare_builder",
+    "rare_plan",
     "reduction",
     "unpickled",
     "upgraded",
@@ -55,13 +59,44 @@ def reduction(cls: type) -> Plan | None:
     for base in cls.__mro__[1:]:
         if base in _REDUCERS:
             return make_plan(None, _REDUCERS[base])
-        if base in BUILTIN_PLANS and cls.__module__.partition(".")[0] != "pandas":
-            return BUILTIN_PLANS[base]
+        plan = BUILTIN_PLANS.get(base) or rare_plan(base)
+        if plan is not None and cls.__module__.partition(".")[0] != "pandas":
+            return plan
     return None
+
+
+def rare_plan(cls: type) -> Plan | None:
+    """The plan of a type that is built in, but not loaded before it is met."""
+    return _rare()[0].get(cls) if cls.__module__.partition(".")[0] in RARE_MODULES else None
+
+
+def rare_builder(name: str) -> Callable[[Any], Any] | None:
+    """The builder of such a type."""
+    return _rare()[1][name] if name in RARE_NAMES else None
+
+
+@cache
+def _rare() -> tuple[dict[type, Plan], dict[str, Callable[[Any], Any]]]:
+    from .rare import RARE
+
+    return {row.type: make_plan(row.name, row.state) for row in RARE}, {row.name: row.build for row in RARE}
 
 
 def upgraded(build: Callable[[Any], Any], upgrade: Callable[[Any, int], Any], stored: int) -> Callable[[Any], Any]:
     return lambda state: build(upgrade(state, stored))
+
+
+def each_once(pack: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Packs the members of an enum when they are first met; told apart by what they are, not by what they equal."""
+    held: dict[int, tuple[Any, Any]] = {}
+
+    def packed(member: Any) -> Any:
+        found = held.get(id(member))
+        if found is None:
+            found = held[id(member)] = member, pack(member)
+        return found[1]
+
+    return packed
 
 
 def pickled(value: Any) -> bytes:

@@ -7,12 +7,12 @@ row uses yet or any more; the first one seals, all of them open.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..errors import Corrupt, InvalidRequest, NotFound
+from .hashing import blake2b
 
 __all__ = ["Cipher", "CipherRing", "KeyRing", "Ring"]
 
@@ -125,4 +125,4 @@ class CipherRing:
 
 
 def _binding(bound_to: bytes) -> bytes:
-    return hashlib.blake2b(bound_to, digest_size=16).digest()
+    return blake2b(bound_to, digest_size=16).digest()

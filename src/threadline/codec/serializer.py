@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ormsgpack import OPT_NON_STR_KEYS
 
 from ..errors import Corrupt, NotAllowed, ThreadlineError
-from .legacy import revive_json
 from .rules import AllowedTypes, TypeRules
 from .wire import Codec
 
@@ -35,7 +33,7 @@ class Serializer:
             return "bytes", obj
         if type(obj) is bytearray:
             return "bytearray", bytes(obj)
-        return "msgpack", self.codec.encode_natively(obj)
+        return "msgpack", self.codec.encode_alone(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The value of a tag and its bytes."""
@@ -43,7 +41,7 @@ class Serializer:
 
     def dumps(self, obj: Any) -> bytes:
         """The bytes of a value."""
-        return self.codec.encode_natively(obj)
+        return self.codec.encode_alone(obj)
 
     def loads(self, data: bytes) -> Any:
         """The value of bytes made by `dumps`."""
@@ -64,6 +62,10 @@ def load_typed(data: tuple[str, bytes], codec: Codec) -> Any:
     if tag == "bytearray":
         return bytearray(content)
     if tag == "json":
+        import json
+
+        from .legacy import revive_json
+
         try:
             return json.loads(content, object_hook=lambda value: revive_json(value, codec))
         except ThreadlineError:

@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any
 
 from ..errors import Corrupt, MissingExtra, NotAllowed, NotSerializable
+from .builtin import RARE_NAMES
 from .legacy import NUMPY, unpack_legacy
-from .plans import BUILTIN_BUILDERS, name_header
+from .plans import BUILTIN_BUILDERS, name_header, rare_builder
 from .rules import Registration, TypeRules
 from .shapes import Shape
 from .wire import Codec
@@ -100,7 +101,9 @@ class StructuralCodec(Codec):
 
     def _forget(self) -> None:
         super()._forget()
-        for name, build in BUILTIN_BUILDERS.items():
+        rare = {name.encode(): rare_builder(name) for name in RARE_NAMES}
+        for name, build in {**BUILTIN_BUILDERS, **rare}.items():
+            assert build is not None
             self._builders[name] = partial(_built, build, name)
         self._plans[Structure] = _packed
 

@@ -15,32 +15,39 @@ codec/rules.py; codes 0 to 7 are LangGraph's and are read by codec/legacy.py.
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import ormsgpack
 
 from ..errors import Corrupt, NotAllowed, NotSerializable, ThreadlineError
+from .alike import Alike
 from .builtin import reduce_exception
-from .framing import EXT_HEADERS, array_header, array_header_size
+from .framing import EXT_HEADERS, array_header, ext_frame
+from .groups import put_together, take_apart
 from .plans import (
     BUILTIN_BUILDERS,
     BUILTIN_PLANS,
     Plan,
+    each_once,
     make_plan,
     name_header,
     pickled,
+    rare_builder,
+    rare_plan,
     reduction,
     unpickled,
     upgraded,
 )
 from .rules import TypeRules, class_name, registry
-from .scan import has_bytes, hides_mutable_bytes, may_hold_bytes
+from .scan import hides_mutable_bytes, may_hold_bytes
 from .shapes import shape_of
 
-__all__ = ["Codec", "FOREIGN", "Fingerprint", "ForeignSerializer", "OBJECT"]
+__all__ = ["Codec", "FOREIGN", "ForeignSerializer", "GROUP", "OBJECT", "OPTIONS"]
 
 OBJECT = 32
 FOREIGN = 33
@@ -55,7 +62,11 @@ OPTIONS = (
     | ormsgpack.OPT_PASSTHROUGH_TUPLE
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
-_NATIVE = frozenset((str, int, float, bool, type(None), list, dict))
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_LARGE = 16_384
+_MOMENT_HEADER = b"\x02dt"
+GROUP = b"*"
+_GROUP_HEADER = b"\x01*"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MESSAGE_OF_DEPTH = "nested deeper than 250 levels, or it contains itself"
 
@@ -66,13 +77,6 @@ class ForeignSerializer(Protocol):
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]: ...
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any: ...
-
-
-class Fingerprint(NamedTuple):
-    """A run of values packed together: two runs with equal fingerprints have equal items."""
-
-    kinds: list[type]
-    packed: bytes
 
 
 class Codec:
@@ -108,105 +112,83 @@ class Codec:
 
     def encode_natively(self, value: Any, path: str = "") -> bytes:
         """The bytes of a value in Threadline's own encoding, whatever serializer was given."""
-        if self._generation != registry.generation:
-            self._forget()
+        self.refresh()
         try:
             packed = packb(value, self._pack_object, OPTIONS)
         except (TypeError, ValueError, RecursionError):
             return self._encode_slowly(value, path)
         return self._encode_slowly(value, path) if hides_mutable_bytes(value, packed) else packed
 
+    def encode_alone(self, value: Any) -> bytes:
+        """The bytes of a value that is not part of a store: a list of nothing but objects is packed as a group."""
+        if type(value) is list and len(value) > 1:
+            self.refresh()
+            group = take_apart(value, self.alike, lambda each: self._plans.get(type(each)) or self._plan_for(each))
+            if group is not None:
+                with suppress(TypeError, ValueError, RecursionError):  # then one by one, which may say what is wrong
+                    packed = packb(group, self._pack_object, OPTIONS)
+                    if not hides_mutable_bytes(group[2], packed):
+                        return ext_frame(OBJECT, _GROUP_HEADER, packed)
+        return self.encode_natively(value)
+
+    def encode_items(self, values: list[Any]) -> list[bytes] | None:
+        """The bytes of each of these values, in less time than one by one; None where each needs a look of its own."""
+        if self.foreign is not None:
+            return None
+        self.refresh()
+        kinds, alike = list(map(type, values)), self.alike
+        try:
+            if _SCALARS.issuperset(kinds):
+                return [packb(value, None, OPTIONS) for value in values]
+            states = alike.states(values, kinds)
+            if states is None or not alike.are_whole(states, kinds):
+                return None
+            packed = [packb(state, self._pack_object, OPTIONS) for state in states]
+        except (TypeError, ValueError, RecursionError):
+            return None
+        headers = alike.headers
+        items = [packb(Ext(OBJECT, headers[kind] + state)) for kind, state in zip(kinds, packed, strict=True)]
+        if may_hold_bytes(b"".join(packed)):
+            for place, state in enumerate(packed):
+                if may_hold_bytes(state):
+                    items[place] = self.encode_natively(values[place])
+        return items
+
     def decode(self, data: bytes, option: int | None = None) -> Any:
         """The value of some bytes; NotAllowed or Corrupt when it cannot or may not be rebuilt."""
-        if self._generation != registry.generation:
-            self._forget()
+        self.refresh()
         try:
             return unpackb(data, ext_hook=self._unpack_extension, option=option)
         except ValueError as error:
             raise self._why_undecodable(data, error) from None
 
+    def unpacked(self, data: bytes) -> Any:
+        """Encoded bytes as lists, dicts and plain values, with extensions as they are: it encodes to these bytes."""
+        return self.decode(data) if self.foreign is not None else unpackb(data, ext_hook=Ext)
+
     def decode_items(self, items: list[bytes]) -> list[Any]:
         """The values of items that were encoded one by one; objects are unpacked together, which is faster."""
-        if self._generation != registry.generation:
-            self._forget()
-        builders, builds, states = self._builders, [], [array_header(len(items))]
+        self.refresh()
+        builders, names, states, sizes = self._builders, [], [array_header(len(items))], EXT_HEADERS
         try:
             for item in items:
-                start = EXT_HEADERS[item[0]]
+                start = sizes[item[0]]
                 if item[start - 1] != OBJECT:
                     raise KeyError
                 end = start + 1 + item[start]
-                name = item[start + 1 : end]
-                builds.append(builders.get(name) or self._builder_for(name))
+                names.append(item[start + 1 : end])
                 states.append(item[end:])
+            for name in set(names) - builders.keys():
+                self._builder_for(name)
             unpacked = unpackb(b"".join(states), ext_hook=self._hook)
-            return [build(state) for build, state in zip(builds, unpacked, strict=True)]
+            return [builders[name](state) for name, state in zip(names, unpacked, strict=True)]
         except Exception:  # not objects, or something is wrong, which the slower way will name
             return self.decode(array_header(len(items)) + b"".join(items))  # type: ignore[no-any-return]
 
-    def fingerprint(self, values: Sequence[Any]) -> Fingerprint | None:
-        """The values packed in one go; None where they must be encoded one by one.
-
-        Equal to an exact fingerprint means: the values have the items that one was made from.
-        """
-        if self.foreign is not None:
-            return None
-        kinds = list(map(type, values))
-        distinct = set(kinds)
-        states: Any = values
-        if not distinct <= _NATIVE:
-            if not distinct <= self._dict_kinds.keys() and not self._learn_dict_kinds(distinct):
-                return None
-            if any([value.__pydantic_extra__ for value in values]):
-                return None
-            states = [value.__dict__ for value in values]
-        try:
-            return Fingerprint(kinds, packb(states, None, OPTIONS))
-        except (TypeError, RecursionError):
-            return None
-
-    def exact_fingerprint(self, values: Sequence[Any]) -> Fingerprint | None:
-        """A fingerprint from which the items can be made again; None where there is no such."""
-        found = self.fingerprint(values)
-        if found is None:
-            return None
-        packed, fields = found.packed, self._dict_kinds
-        for kind, value in zip(found.kinds, values, strict=True):
-            if kind not in _NATIVE and len(value.__dict__) != fields[kind]:
-                return None
-        # Bytes and bytearrays pack alike, so a fingerprint that holds either proves nothing.
-        if may_hold_bytes(packed) and has_bytes(unpackb(packed)):
-            return None
-        return found
-
-    @staticmethod
-    def joined(first: Fingerprint, second: Fingerprint) -> Fingerprint:
-        """The fingerprint of two runs, one after the other."""
-        kinds = first.kinds + second.kinds
-        packed = array_header(len(kinds)) + first.packed[array_header_size(first.packed) :]
-        return Fingerprint(kinds, packed + second.packed[array_header_size(second.packed) :])
-
-    def is_made_of(self, found: Fingerprint, items: list[bytes]) -> bool:
-        """Whether a fingerprint packs the very states that these encoded items hold."""
-        parts = [array_header(len(items))]
-        headers, sizes = self._dict_headers, EXT_HEADERS
-        for kind, item in zip(found.kinds, items, strict=True):
-            header = headers.get(kind)
-            if header is None:
-                parts.append(item)
-                continue
-            start = sizes.get(item[0], 2)
-            if not item.startswith(header, start):
-                return False
-            parts.append(item[start + len(header) :])
-        return b"".join(parts) == found.packed and not may_hold_bytes(found.packed)
-
-    def items_of(self, fingerprint: Fingerprint) -> list[bytes]:
-        """The encoded items that an exact fingerprint stands for."""
-        return [
-            self.encode(state) if kind in _NATIVE else packb(Ext(OBJECT, name_header(class_name(kind)) + packb(state)))
-            for kind, state in zip(fingerprint.kinds, unpackb(fingerprint.packed), strict=True)
-        ]
+    def refresh(self) -> None:
+        """Notice registrations made since."""
+        if self._generation != registry.generation:
+            self._forget()
 
     def _forget(self) -> None:
         """Start over with what a type means, because registrations have changed."""
@@ -215,15 +197,21 @@ class Codec:
         self._plans: dict[type, Plan] = dict(BUILTIN_PLANS)
         self._plans[set] = make_plan("s", self._sorted_members)
         self._plans[frozenset] = make_plan("fs", self._sorted_members)
-        # Classes whose instances pack as their `__dict__`, with the number of their fields.
-        self._dict_kinds: dict[type, int] = {}
-        self._dict_headers: dict[type, bytes] = {}
+        self.alike = Alike(self.rules)
+        # Types that are packed in one go, without a state in between.
+        self._direct: dict[type, Callable[[Any], Any]] = {dt.datetime: self._pack_moment}
+        self._builders[GROUP] = self._build_group
 
     # -- encoding
 
     def _pack_object(self, value: Any) -> Any:
+        direct = self._direct.get(type(value))
+        if direct is not None:
+            return direct(value)
         plan = self._plans.get(type(value)) or self._plan_for(value)
-        header, state = plan(value)
+        return self._packed(*plan(value))
+
+    def _packed(self, header: bytes | None, state: Any) -> Any:
         if header is None:
             if hides_mutable_bytes(state, b"\xc4"):
                 raise TypeError("only the slow way tells bytearrays from bytes")
@@ -232,6 +220,11 @@ class Codec:
         if (0xC4 in packed or 0xC5 in packed or 0xC6 in packed) and hides_mutable_bytes(state, packed):
             raise TypeError("only the slow way tells bytearrays from bytes")
         return Ext(OBJECT, header + packed)
+
+    def _pack_moment(self, moment: dt.datetime) -> Any:
+        if moment.fold or not (moment.tzinfo is None or moment.tzinfo is dt.timezone.utc):
+            return self._packed(*self._plans[dt.datetime](moment))
+        return Ext(OBJECT, _MOMENT_HEADER + packb(moment))  # as `isoformat` has it, in a fifth of the time
 
     def _encode_slowly(self, value: Any, path: str) -> bytes:
         try:
@@ -293,9 +286,14 @@ class Codec:
                 f"or threadline.register() it with encode= and decode="
             )
         self._plans[cls] = plan
+        if issubclass(cls, enum.Enum) and cls not in registry.by_class:
+            self._direct[cls] = each_once(lambda member: self._packed(*plan(member)))
         return plan
 
     def _plan_of_class(self, cls: type) -> Plan | None:
+        plan = rare_plan(cls)
+        if plan is not None:
+            return plan
         registration = registry.by_class.get(cls)
         if registration is not None:
             return make_plan(registration.stored_name, registration.shape.state, registration.shape.variant)
@@ -316,18 +314,6 @@ class Codec:
         found = science_plan(cls)
         return make_plan(found.name, found.state) if found else reduction(cls)
 
-    def _learn_dict_kinds(self, kinds: set[type]) -> bool:
-        """Whether all these classes pack as their `__dict__`; remembers those that do."""
-        for kind in kinds - self._dict_kinds.keys():
-            if kind in registry.by_class or kind in _NATIVE:
-                return False
-            shape = shape_of(kind)
-            if shape is None or not shape.is_dict or kind.__private_attributes__:  # type: ignore[attr-defined]
-                return False
-            self._dict_headers[kind] = name_header(class_name(kind))
-            self._dict_kinds[kind] = len(kind.model_fields)  # type: ignore[attr-defined]
-        return True
-
     # -- decoding
 
     def _unpack_extension(self, code: int, data: bytes) -> Any:
@@ -335,18 +321,23 @@ class Codec:
             end = data[0] + 1
             name = data[1:end]
             build = self._builders.get(name) or self._builder_for(name)
-            return build(unpackb(data[end:], ext_hook=self._hook))
+            # A large one is not copied for its last part.
+            state = data[end:] if len(data) < _LARGE else memoryview(data)[end:]
+            return build(unpackb(state, ext_hook=self._hook))
         if code == TEXT:
             return data.decode("utf-8", "surrogatepass")
         from .legacy import build_legacy
 
         return self._load_foreign(data) if code == FOREIGN else build_legacy(code, data, self)
 
+    def _build_group(self, parts: Any) -> list[Any]:
+        return put_together(parts, lambda name: self._builders.get(name) or self._builder_for(name))
+
     def _builder_for(self, name: bytes) -> Callable[[Any], Any]:
         text = name.decode()
         from .science import science_builder
 
-        build = science_builder(text)
+        build = rare_builder(text) or science_builder(text)
         if build is None and text == "pickle" and self.pickle_fallback:
             build = unpickled
         if build is None:

@@ -302,7 +302,10 @@ async def _refresh(backend: Backend, tools: Tools, one: PreparedPut | PreparedWr
     """After a refusal: bring every chunk again, learn which are there, and read the parent anew."""
     thread = await backend.thread(one.place.thread_id)
     for run in one.reused:
-        tools.encoder.rebuild(run, one.chunks)
+        try:
+            tools.encoder.rebuild(run, one.chunks)
+        except Conflict as error:
+            raise Conflict(f"thread {one.place.thread_id!r}: {error}") from None
     one.made.extend(one.reused)
     one.reused = []
     if thread is None or thread.status == "deleted":
@@ -333,8 +336,8 @@ def _require_own_values(put: PreparedPut, parent: Roots) -> None:
 
 
 def _warn_of_size(tools: Tools, put: PreparedPut) -> None:
-    size = sum(len(content) for _, content in put.chunks.values())
-    size += sum(run.cost_bytes for run in put.reused)
+    size = sum([len(content) for _, content in put.chunks.values()])
+    size += sum([run.cost_bytes for run in put.reused])
     if size > _LARGE_CHECKPOINT_BYTES and put.place.thread_id not in tools.warned:
         tools.warned.add(put.place.thread_id)
         log.warning(

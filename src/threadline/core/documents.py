@@ -106,7 +106,9 @@ def draft(checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], codec: Cod
         checkpoint["ts"],
         checkpoint.get("versions_seen", {}),
         checkpoint.get("updated_channels", ABSENT),
-        {key: checkpoint[key] for key in checkpoint if key not in _STANDARD_KEYS},
+        {key: checkpoint[key] for key in checkpoint if key not in _STANDARD_KEYS}
+        if not checkpoint.keys() <= _STANDARD_KEYS
+        else {},
     ]
     # Without its header: the channels follow as the sixth entry.
     encoded = codec.encode_natively(head, "checkpoint")[1:]
@@ -133,9 +135,9 @@ def write_row(
         if name not in channels:
             channels[name] = [version]
     content = b"\x96" + drafted.head + _packed_channels(channels, codec)
-    places = [checkpoint_place(part, thread_id, *key, parent, links) for part in ("document", "metadata")]
-    form, stored = envelope.wrap_row(content, places[0])
-    metadata_form, described = envelope.wrap_row(drafted.described, places[1])
+    form, stored = envelope.wrap_row(content, checkpoint_place("document", thread_id, *key, parent, links))
+    place = checkpoint_place("metadata", thread_id, *key, parent, links)
+    metadata_form, described = envelope.wrap_row(drafted.described, place)
     metadata = drafted.metadata
     step, source, run_id = metadata.get("step"), metadata.get("source"), metadata.get("run_id")
     return CheckpointRow(

@@ -25,6 +25,9 @@ __all__ = [
     "thread_of",
 ]
 
+# The types that nearly all have: looked at in one go, and one by one only where there are others.
+_TEXT, _DICT, _VERSIONS = frozenset((str,)), frozenset((dict,)), frozenset((int, float, str))
+
 
 class Place(NamedTuple):
     """What a config names: a thread, a namespace, and a checkpoint or the newest."""
@@ -65,6 +68,8 @@ def thread_of(configurable: Mapping[str, Any]) -> str:
 
 def text_id(value: Any, what: str) -> str:
     """An id as text; integers and UUIDs are taken as their text."""
+    if type(value) is str and value and value.isascii():
+        return value
     if isinstance(value, str):
         text = str.__str__(value)
     elif (isinstance(value, int) and not isinstance(value, bool)) or isinstance(value, uuid.UUID):
@@ -96,6 +101,8 @@ def text_names(values: Any, what: str) -> list[str]:
 
 def plain_text(value: Any, what: str) -> str:
     """Text that every store can hold."""
+    if type(value) is str and value.isascii():
+        return value
     if not isinstance(value, str):
         raise InvalidRequest(f"{what} must be text, not {type(value).__name__}")
     try:
@@ -122,23 +129,28 @@ def check_checkpoint(checkpoint: Any) -> None:
         if not isinstance(checkpoint[key], str) or not checkpoint[key]:
             raise InvalidRequest(f"the checkpoint's {key!r} must be text, and not empty")
     for key in ("channel_versions", "channel_values", "versions_seen"):
-        if not _is_mapping(checkpoint.get(key, {})):
+        if key in checkpoint and not _is_mapping(checkpoint[key]):
             raise InvalidRequest(f"the checkpoint's {key!r} must be a dict")
-    for name in checkpoint.get("channel_values", ()):
-        if not isinstance(name, str):
-            raise InvalidRequest(f"a channel's name must be text, not {name!r}")
-    for node, seen in checkpoint.get("versions_seen", {}).items():
-        if not isinstance(node, str) or not _is_mapping(seen):
-            raise InvalidRequest("the checkpoint's 'versions_seen' must be a dict of dicts, by node")
+    versions = checkpoint["channel_versions"]
+    values, seen = checkpoint.get("channel_values", {}), checkpoint.get("versions_seen", {})
+    if not _TEXT.issuperset(map(type, values)):
+        for name in values:
+            if not isinstance(name, str):
+                raise InvalidRequest(f"a channel's name must be text, not {name!r}")
+    if not _TEXT.issuperset(map(type, seen)) or not _DICT.issuperset(map(type, seen.values())):
+        for node, by_channel in seen.items():
+            if not isinstance(node, str) or not _is_mapping(by_channel):
+                raise InvalidRequest("the checkpoint's 'versions_seen' must be a dict of dicts, by node")
     updated = checkpoint.get("updated_channels")
     if updated is not None and (isinstance(updated, str) or not isinstance(updated, (list, tuple, set, frozenset))):
         raise InvalidRequest("the checkpoint's 'updated_channels' must be a list or None")
     v = checkpoint.get("v", 1)
     if type(v) is not int or v not in KNOWN_FORMAT_VERSIONS:
         raise InvalidRequest(f"checkpoint format v={v!r} is unknown; this version knows 1 to 4")
-    for name, version in checkpoint["channel_versions"].items():
-        if not isinstance(name, str) or isinstance(version, bool) or not isinstance(version, (int, float, str)):
-            raise InvalidRequest(f"the version of channel {name!r} must be a number or text")
+    if not _TEXT.issuperset(map(type, versions)) or not _VERSIONS.issuperset(map(type, versions.values())):
+        for name, version in versions.items():
+            if not isinstance(name, str) or isinstance(version, bool) or not isinstance(version, (int, float, str)):
+                raise InvalidRequest(f"the version of channel {name!r} must be a number or text")
 
 
 def check_new_versions(new_versions: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..backends.port import Backend, CheckpointKey, Found, Query
 from ..backends.rules import mark
-from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
+from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound, Unavailable
 from ..ids import id_of_now
 from .documents import fits_column, read_document, read_metadata
 from .pages import each_found, thread_rows
@@ -33,14 +33,16 @@ __all__ = [
     "history_of",
     "keep_latest",
     "marked_in",
-    "needed_since",
     "prune",
     "remove",
+    "remove_batch",
     "with_chains",
 ]
 
 _PAGE = 256
 _BATCH = 500
+# How often a deletion looks again because somebody went on from what was to go.
+_MOST_LOOKS = 16
 DELTA_COUNTERS = "counters_since_delta_snapshot"
 
 
@@ -199,11 +201,8 @@ async def remove(
     """
     removed = 0
     for start in range(0, len(doomed), _BATCH):
-        spared = await needed_since(backend, tools, thread_id, known)
-        if spares_marked:
-            spared |= await marked_in(backend, thread_id)
-        part = [key for key in doomed[start : start + _BATCH] if key not in spared]
-        removed += await backend.remove_checkpoints(thread_id, part)
+        part = doomed[start : start + _BATCH]
+        removed += await remove_batch(backend, tools, thread_id, part, (), known, spares_marked=spares_marked)
         if progress is not None:
             progress(min(start + _BATCH, len(doomed)), len(doomed))
     if removed:
@@ -213,11 +212,39 @@ async def remove(
     return removed
 
 
-async def needed_since(
-    backend: Backend, tools: Tools, thread_id: str, known: Collection[CheckpointKey]
-) -> set[CheckpointKey]:
+async def remove_batch(
+    backend: Backend,
+    tools: Tools,
+    thread_id: str,
+    doomed: Sequence[CheckpointKey],
+    emptied: Sequence[CheckpointKey],
+    known: Collection[CheckpointKey],
+    *,
+    spares_marked: bool = False,
+) -> int:
+    """Delete checkpoints, and the writes of others, but for those that what came since needs; how many went.
+
+    The store refuses if somebody went on from one of them after the last look: then it is looked again.
+    """
+    for _ in range(_MOST_LOOKS):
+        history = await history_of(backend, tools, thread_id)
+        spared = _needed_since(history, known)
+        if spares_marked:
+            spared |= await marked_in(backend, thread_id)
+        keys, settled = ([key for key in part if key not in spared] for part in (doomed, emptied))
+        newest: dict[str, str] = {}
+        for namespace, checkpoint_id in history:
+            newest[namespace] = max(checkpoint_id, newest.get(namespace, ""))
+        removed = await backend.remove_checkpoints(thread_id, keys, settled, since=newest)
+        if removed is not None:
+            return removed
+    raise Unavailable(
+        f"thread {thread_id!r}: others went on from checkpoints that were to be deleted, again and again: try again"
+    )
+
+
+def _needed_since(history: History, known: Collection[CheckpointKey]) -> set[CheckpointKey]:
     """What must stay because of checkpoints that came since: what they descend from, and are replayed from."""
-    history = await history_of(backend, tools, thread_id)
     newcomers = [step for key, step in history.items() if key not in known]
     parents = {step.parent for step in newcomers if step.parent is not None}
     return with_chains(history, [step.key for step in newcomers]) | parents

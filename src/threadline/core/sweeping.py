@@ -15,7 +15,7 @@ from . import leases, retention
 from .pages import thread_rows
 from .policies import Plan, choose, choose_latest
 from .policy import Policy
-from .retention import History, Step, collect_pool, delete_thread, history_of, needed_since, remove
+from .retention import History, Step, collect_pool, delete_thread, history_of, remove, remove_batch
 from .timeline import chunk_weights
 from .tools import Tools
 from .words import living, note_went_on, tags_of, went_on
@@ -84,9 +84,7 @@ async def prune(
         known = {*plan.keeps, *plan.removes}
         for start in range(0, len(plan.empties), _BATCH):
             # Whoever went on from one of these since may be replayed from its writes.
-            spared = await needed_since(backend, tools, thread_id, known)
-            part = [key for key in plan.empties[start : start + _BATCH] if key not in spared]
-            await backend.remove_checkpoints(thread_id, (), part)
+            await remove_batch(backend, tools, thread_id, (), plan.empties[start : start + _BATCH], known)
         if plan.removes:
             await note_went_on(backend, thread_id, plan.goes_on, set(plan.keeps))
         await remove(backend, tools, thread_id, plan.removes, known, progress, spares_marked=True)

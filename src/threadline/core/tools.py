@@ -54,8 +54,10 @@ class KnownChunks:
             known = (epoch, set())
         elif known[0] > epoch:
             return
+        before = len(known[1])
         known[1].update(digests)
-        self._pools.put(pool, known, _BYTES_PER_DIGEST * len(known[1]) + 200)
+        if len(known[1]) > before or not before:
+            self._pools.put(pool, known, _BYTES_PER_DIGEST * len(known[1]) + 200)
 
     def clear(self) -> None:
         self._pools.clear()
@@ -179,7 +181,8 @@ class Tools:
 
     def see(self, thread_id: str, stamp: Stamp) -> None:
         """Note the pool and epoch a thread has now."""
-        self.stamps.put(thread_id, stamp, 200 + len(thread_id))
+        if self.stamps.get(thread_id) != stamp:
+            self.stamps.put(thread_id, stamp, 200 + len(thread_id))
 
     def keep_roots(self, thread_id: str, namespace: str, checkpoint_id: str, stamp: Stamp, roots: Roots) -> None:
         """Remember where a checkpoint's values are, for the put that follows it."""

@@ -33,7 +33,8 @@ from ..codec.legacy import (
     unpack_legacy,
 )
 from ..codec.plans import name_header
-from ..codec.wire import FOREIGN, OBJECT, Codec
+from ..codec.rare import RARE
+from ..codec.wire import FOREIGN, GROUP, OBJECT, Codec
 from ..errors import Corrupt, InvalidRequest, NotAllowed, ThreadlineError
 
 __all__ = ["Cipher", "Foreign", "TransferCodec", "check_tag"]
@@ -106,6 +107,8 @@ class TransferCodec(Codec):
         # LangGraph writes a message again with every checkpoint: most have been seen before.
         self._seen: dict[tuple[int, bytes], Foreign] = {}
         self._seen_bytes = 0
+        self._builders[GROUP] = self._kept_group
+        self._builders.update({row.name.encode(): row.build for row in RARE})
         self._plans[Foreign] = lambda value: (None, ormsgpack.Ext(value.code, value.data))
 
     def _unpack_extension(self, code: int, data: bytes) -> Any:
@@ -149,6 +152,15 @@ class TransferCodec(Codec):
             return build_standard(code, module, name, state)
         except Exception:  # a path of another system, a time zone that is not installed here
             return Foreign(code, data)
+
+    def _kept_group(self, parts: Any) -> list[Any]:
+        """The objects of a group, each as it would have been packed alone."""
+        names, which, states = parts
+        named = zip((names[place] for place in which) if which else names * len(states), states, strict=True)
+        return [
+            self._builders[name.encode()](state) if name.encode() in self._builders else self._object(name, state)
+            for name, state in named
+        ]
 
     def _object(self, name: str, state: Any) -> Foreign:
         return Foreign(OBJECT, name_header(name) + self.encode_natively(state))

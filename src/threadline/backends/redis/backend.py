@@ -16,9 +16,10 @@ from ...errors import Conflict, InvalidRequest, NotFound, Unavailable
 from ..port import (
     Applied,
     Change,
-    CheckpointKey,
+    CheckpointKeys,
     CheckpointRow,
     ChunkRow,
+    Newest,
     Stale,
     ThreadRow,
     WriteRow,
@@ -238,12 +239,16 @@ class RedisBackend(RedisSurvey):
         await self.directory.unlist(thread_id, entry, is_empty=int(living) <= 0)
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: Sequence[CheckpointKey], settled: Sequence[CheckpointKey] = ()
-    ) -> int:
-        places = [place_of(*key) for key in keys]
-        tasks = [escaped(key.namespace) + escaped(key.id) for key in (*keys, *settled)]
-        _, removed = await self._on_thread(REMOVE_CHECKPOINTS, thread_id, len(places), *places, *tasks)
-        return int(removed or 0)
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, since: Newest | None = None
+    ) -> int | None:
+        both = (*keys, *settled)
+        names = {key.namespace for key in both} if since is not None else set()
+        looks = [part for name in names for part in (escaped(name), encoded((since or {}).get(name, "")))]
+        places = [place_of(*key) for key in both]
+        tasks = [escaped(key.namespace) + escaped(key.id) for key in both]
+        args = [len(names), *looks, len(both), len(keys), *places, *tasks]
+        _, removed = await self._on_thread(REMOVE_CHECKPOINTS, thread_id, *args)
+        return None if removed == -1 else int(removed or 0)
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         keys = self.keys.pool(pool)

@@ -233,6 +233,7 @@ return {row[1], living}
 )
 
 # Delete checkpoints with their writes, and of others only the writes; places come with the head of their writes.
+# Nothing goes, and -1 is the answer, if a checkpoint later than one that was seen has one of these for its parent.
 REMOVE_CHECKPOINTS = script(
     COMMON,
     _DROP,
@@ -240,10 +241,26 @@ REMOVE_CHECKPOINTS = script(
 local row = row_of(0, take())
 if not lives(row) then return 0 end
 local head, removed = row[1] .. ':', 0
-for _ = 1, tonumber(take()) do
-  local place = head .. take()
-  removed = removed + redis.call('HDEL', KEYS[ROWS], place)
-  redis.call('ZREM', KEYS[ORDER], place)
+local seen = {}
+for i = 1, tonumber(take()) do seen[i] = {head .. take(), take()} end
+local count, goes = tonumber(take()), tonumber(take())
+local places, named = {}, {}
+for i = 1, count do
+  places[i] = head .. take()
+  named[places[i]] = true
+end
+for i = 1, #seen do
+  local space, newest_seen = seen[i][1], seen[i][2]
+  local low = newest_seen == '' and '[' .. space or '(' .. space .. newest_seen
+  for _, later in ipairs(redis.call('ZRANGEBYLEX', KEYS[ORDER], low, '(' .. space .. '\255')) do
+    local value = redis.call('HGET', KEYS[ROWS], later)
+    -- A parent stands behind an equals sign.
+    if value and named[space .. string.sub(fields(value)[2], 2)] then return -1 end
+  end
+end
+for i = 1, goes do
+  removed = removed + redis.call('HDEL', KEYS[ROWS], places[i])
+  redis.call('ZREM', KEYS[ORDER], places[i])
 end
 while at < #ARGV do drop(WRITES, TASKS, head .. take()) end
 return removed

@@ -17,8 +17,10 @@ from ..port import (
     Applied,
     Change,
     CheckpointKey,
+    CheckpointKeys,
     CheckpointRow,
     ChunkRow,
+    Newest,
     Stale,
     ThreadRow,
     WriteRow,
@@ -158,17 +160,30 @@ class SqlBackend(SqlReader):
         await self.database.write(work)
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: Sequence[CheckpointKey], settled: Sequence[CheckpointKey] = ()
-    ) -> int:
-        async def work(tx: Transaction) -> int:
-            thread = await self._thread(thread_id, tx)
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, since: Newest | None = None
+    ) -> int | None:
+        async def work(tx: Transaction) -> int | None:
+            # Held, so that nobody goes on from one of these between the look and the deletion.
+            thread = await self._held(thread_id, tx, exclusive=True)
             if thread is None or thread.status == "deleted":
                 return 0
             place = (thread.pool, thread.serial)
+            if since is not None and await self._are_parents(place, {*keys, *settled}, since, tx):
+                return None
             await self._drop_named(self.sql.w, "checkpoint_id", place, [*keys, *settled], tx)
             return await self._drop_named(self.sql.c, "id", place, keys, tx)
 
         return await self.database.write(work)
+
+    async def _are_parents(
+        self, place: tuple[int, int], keys: set[CheckpointKey], since: Newest, tx: Transaction
+    ) -> bool:
+        """Whether a checkpoint later than those of `since` has one of these for its parent."""
+        for namespace in {key.namespace for key in keys}:
+            rows = await tx.rows(self.sql.parents_after, (*place, namespace, since.get(namespace, "")))
+            if any((namespace, parent) in keys for (parent,) in rows):
+                return True
+        return False
 
     async def _drop_named(
         self, table: str, column: str, place: tuple[int, int], keys: Sequence[CheckpointKey], tx: Transaction

@@ -7,9 +7,10 @@ their own, are looked for without an index of this kind. The index holds the id 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
+
+from ...codec.hashing import blake2b
 
 __all__ = ["index_name", "indexed_keys"]
 
@@ -24,4 +25,4 @@ def indexed_keys(named: Iterable[str]) -> tuple[str, ...]:
 
 def index_name(prefix: str, key: str) -> str:
     """A name that fits every database, however long the key."""
-    return f"{prefix}found_by_{hashlib.blake2b(key.encode(), digest_size=4).hexdigest()}"
+    return f"{prefix}found_by_{blake2b(key.encode(), digest_size=4).hexdigest()}"

@@ -111,6 +111,7 @@ class Statements:
         newest_id = (
             f"SELECT max(n.id) FROM {c} n WHERE n.pool = t.pool AND n.thread = t.serial AND n.namespace = c.namespace"
         )
+        self.parents_after = text(f"SELECT parent FROM {c} WHERE pool = ? AND thread = ? AND namespace = ? AND id > ?")
         self.newest_id = text(f"SELECT max(id) FROM {c} WHERE pool = ? AND thread = ? AND namespace = ?")
         self.find = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? AND c.id = ?")
         self.newest = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? ORDER BY c.id DESC LIMIT 1")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
+from ...backends.port import Backend, CheckpointKey
 from ...errors import Conflict, InvalidRequest, NotFound
 from ...ids import new_id
 from ...model import Config
@@ -203,3 +205,28 @@ async def test_what_was_deleted_can_be_put_again(saver: Half, thread: str) -> No
     found = await stored(saver, again)
     assert found.checkpoint["channel_values"] == {"words": _words(21), "turn": 1}
     assert found.pending_writes == []
+
+
+async def test_what_somebody_went_on_from_since_it_was_looked_at_is_not_deleted(saver: Half, thread: str) -> None:
+    engine = saver.saver._engine
+
+    async def removed(*args: Any, since: dict[str, str]) -> int | None:
+        def act(backend: Backend) -> Coroutine[Any, Any, int | None]:
+            return backend.remove_checkpoints(thread, *args, since=since)
+
+        return await engine.arun(act) if saver.is_async else engine.run(act)
+
+    for namespace in ("", "odd\0|name:1", "odd\0|name:10"):
+        first = await put(saver, place(thread, namespace=namespace), {"turn": 0})
+        newest = await put(saver, first, {"turn": 1})
+        seen = {namespace: id_of(newest)}
+        keys = [CheckpointKey(namespace, id_of(first))]
+        late = await put(saver, first, {"turn": 2})
+        assert await removed(keys, since=seen) is None
+        assert await removed((), keys, since=seen) is None
+        assert await removed(keys, since={}) is None
+        assert await saver.get_tuple(first) is not None
+        assert await removed([CheckpointKey(namespace, id_of(newest))], since=seen) == 1
+        assert await removed(keys, since={namespace: id_of(late)}) == 1
+        assert await saver.get_tuple(first) is None
+        assert await saver.get_tuple(late) is not None

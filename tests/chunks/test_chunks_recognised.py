@@ -1,0 +1,151 @@
+"""Recognising what was encoded before: exactly, from several threads, for every text, and at a bounded cost."""
+
+import datetime as dt
+import threading
+import uuid
+
+import pytest
+from chunks_shelf import STAMP, Shelf
+from codec_stores import put
+from langchain_core.messages import HumanMessage
+from langchain_core.outputs import Generation
+
+import threadline
+from threadline import Conflict, NotSerializable
+from threadline.chunks.cache import BoundedCache
+from threadline.codec.fingerprints import Fingerprint
+from threadline.codec.wire import Codec
+
+
+class Rows(list):
+    pass
+
+
+class Fields(dict):
+    pass
+
+
+class Utc(dt.tzinfo):
+    """The time zone of another library."""
+
+    def utcoffset(self, moment):
+        return dt.timedelta(0)
+
+    def dst(self, moment):
+        return dt.timedelta(0)
+
+
+PAGE = "".join(chr(97 + at * 7 % 26) for at in range(40_000))
+LARGE = {
+    "dict with a list of a subclass": {"ids": Rows(uuid.UUID(int=at) for at in range(9)), "page": PAGE},
+    "dict of a subclass": Fields(page=PAGE, more=1),
+    "list of a subclass": Rows([PAGE, 1]),
+    "dict with moments of another library": {"at": dt.datetime(2024, 1, 1, tzinfo=Utc()), "page": PAGE},
+    "nested": {"outer": {"at": [dt.datetime(2024, 1, 1, tzinfo=Utc())] * 3, "page": PAGE, "text": "\ud800"}},
+    "dict with other keys": {1: PAGE, "two": 2},
+    "text": PAGE,
+    "bytes": PAGE.encode(),
+}
+
+
+@pytest.mark.parametrize("item", LARGE.values(), ids=LARGE)
+def test_large_items_are_brought_again_as_they_were(item):
+    shelf = Shelf()
+    encoded = shelf.keep([item, "small", item])
+    again = {}
+    for run in encoded.runs:
+        shelf.encoder.rebuild(run, again)
+    assert (
+        shelf.needed_by(encoded.ref) - {digest for digest, (links, _) in shelf.chunks.items() if links} <= again.keys()
+    )
+
+
+@pytest.mark.parametrize("item", LARGE.values(), ids=LARGE)
+def test_a_put_after_others_were_collected_is_whole(item, database):
+    with threadline.connect(str(database)) as saver, threadline.connect(str(database)) as other:
+        first = put(saver, {"channel": [item]})
+        other.delete_checkpoint(first)
+        again = put(saver, {"channel": [item]})
+        [found] = threadline.connect(str(database)).get_tuple(again).checkpoint["channel_values"]["channel"]
+        assert found == item
+
+
+def test_many_threads_compare_with_the_same_contents():
+    shelf = Shelf(shares_contents=True)
+    messages = [HumanMessage(content=f"{at} " * 100, id=str(at)) for at in range(400)]
+    encoded = shelf.keep(messages)
+    failures = []
+
+    def compare():
+        try:
+            for _ in range(20):
+                assert shelf.encoder.value(messages, "", encoded.runs, STAMP).ref == encoded.ref
+        except BaseException as error:
+            failures.append(error)
+
+    for _ in range(10):
+        for run in encoded.runs:
+            run.proof.starts = []
+        threads = [threading.Thread(target=compare) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+    assert all(len(run.proof.starts) == len(run.proof.items) for run in encoded.runs)
+
+
+@pytest.mark.parametrize("text", ["plain", "zażółć gęślą jaźń Ąć", "x" * 452], ids=["plain", "Polish", "odd length"])
+def test_every_text_is_recognised_by_its_fingerprint(text):
+    shelf = Shelf()
+    messages = [HumanMessage(content=f"{text} {at:04}", id=str(at)) for at in range(300)]
+    first = shelf.keep(messages)
+    second = shelf.keep([*messages, HumanMessage(content="last")], first.runs)
+    assert all(isinstance(run.proof, Fingerprint) for run in second.runs[:-1])
+
+
+def test_what_repeats_is_encoded_once_when_it_grows(monkeypatch):
+    shelf = Shelf()
+    first = shelf.keep([0.5] * 1_000)
+    encoded = []
+    encode = Codec.encode_items
+    monkeypatch.setattr(
+        Codec, "encode_items", lambda codec, values: encoded.append(len(values)) or encode(codec, values)
+    )
+    shelf.keep([0.5] * 10_000, first.runs)
+    assert sum(encoded) < 30_000
+
+
+def test_types_that_rules_forbid_are_refused_in_lists_too():
+    saver = threadline.connect("memory://", allowed_types="strict")
+    values = [Generation(text="x" * 200 + str(at)) for at in range(3)]
+    for state in ({"channel": values}, {"channel": {"a": values}}):
+        with pytest.raises(NotSerializable, match="could not be loaded again"):
+            put(saver, state)
+
+
+def test_instances_that_were_never_set_up_are_refused_by_their_place():
+    half = object.__new__(HumanMessage)
+    object.__setattr__(half, "__dict__", {"content": "x"})
+    saver = threadline.connect("memory://")
+    for state in ({"channel": [half] * 3}, {"channel": {"a": [half, half]}}):
+        with pytest.raises(NotSerializable, match="channel"):
+            put(saver, state)
+    with pytest.raises(NotSerializable):
+        threadline.Serializer().dumps([half, half])
+
+
+def test_an_entry_that_grows_does_not_take_a_cache_beyond_its_bound():
+    cache = BoundedCache(100)
+    cache.put("big", 1, 90)
+    cache.put("a", 1, 5)
+    cache.put("a", 2, 50)
+    assert cache.used_bytes <= 100
+
+
+def test_what_cannot_be_brought_again_is_a_conflict_and_never_left_out():
+    shelf = Shelf()
+    [run] = shelf.keep(["one " * 100, "two " * 100]).runs
+    run.refs = (run.refs[0], bytes(16))
+    with pytest.raises(Conflict, match="put the checkpoint again"):
+        shelf.encoder.rebuild(run, {})
