@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import lives
 import pytest
@@ -265,6 +266,21 @@ def test_a_forked_child_opens_its_own_connections(connect):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert lives.check(saver.get_tuple(lives.config("thread")), "thread") == 1
     saver.put(*lives.put_arguments("thread", 2))
+
+
+def test_calls_that_need_several_nodes_never_wait_for_each_other(connect):
+    """Each node has one connection: calls that took them in different orders would wait for ever."""
+    saver = connect(pool_size=1, timeout=5.0, retry=None)
+    letters = "abcdefgh"
+    names = {letter: [f"{letter}-{number}" for number in range(4)] for letter in letters}
+    for name in chain.from_iterable(names.values()):
+        saver.put(*lives.put_arguments(name, 0))
+
+    def look(letter):
+        return [[info.thread_id for info in saver.threads(prefix=letter)] for _ in range(20)]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(look, letters)) == [[names[letter]] * 20 for letter in letters]
 
 
 def test_more_os_threads_than_connections_wait_their_turn(connect):

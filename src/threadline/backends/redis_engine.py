@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -139,7 +140,7 @@ class RedisEngine:
                         raise InvalidRequest(
                             "a client of redis.asyncio serves the async methods only: give a redis.Redis, or a URL"
                         )
-                    link = BlockingLink(self._blocking_client, self._sight, is_cluster=self._is_cluster, where=self.url)
+                    link = self._link(BlockingLink, self._blocking_client, threading.Semaphore)
                     self._blocking = self._half(link, BlockingClock())
                 half = self._blocking
         return half
@@ -153,10 +154,13 @@ class RedisEngine:
             # A half holds its client, the client its loop: what ended is let go here, or it never is.
             for ended in [one for one in list(self._loops) if one.is_closed()]:
                 self._loops.pop(ended, None)
-            turns = asyncio.Semaphore(self._pool_size) if self._is_cluster and self._given is None else None
-            link = LoopLink(self._loop_client, self._sight, is_cluster=self._is_cluster, where=self.url, turns=turns)
+            link = self._link(LoopLink, self._loop_client, asyncio.Semaphore)
             half = self._loops[loop] = self._half(link, LoopClock())
         return half
+
+    def _link(self, kind: type[BlockingLink], make: Callable[[], Any], semaphore: Callable[[int], Any]) -> BlockingLink:
+        turns = semaphore(self._pool_size) if self._is_cluster and self._given is None else None
+        return kind(make, self._sight, is_cluster=self._is_cluster, where=self.url, turns=turns)
 
     def _half(self, link: BlockingLink, clock: Clock) -> _Half:
         directory = Directory(link, self._keys, self._cache)
@@ -244,7 +248,8 @@ class _Target:
                 self._url,
                 retry=_no_retries(),
                 connection_pool_class=redis.BlockingConnectionPool,
-                max_connections=self._pool_size,
+                # Turns are taken in the link; to look at the cluster again, an operation needs a second one.
+                max_connections=2 * self._pool_size,
                 timeout=self._waits,
                 **self._options,
             )
@@ -263,7 +268,7 @@ class _Target:
 
         if self.is_cluster:
             return redis.asyncio.RedisCluster.from_url(
-                self._url, retry=LoopRetry(NoBackoff(), 0), max_connections=self._pool_size + 1, **self._options
+                self._url, retry=LoopRetry(NoBackoff(), 0), max_connections=2 * self._pool_size, **self._options
             )
         greeting = _Greeting(sight)
 

@@ -72,9 +72,14 @@ class Link(Protocol):
 class BlockingLink:
     """Waits on the calling thread."""
 
-    def __init__(self, make: Callable[[], Any], sight: Sight, *, is_cluster: bool, where: str) -> None:
+    def __init__(
+        self, make: Callable[[], Any], sight: Sight, *, is_cluster: bool, where: str, turns: Any = None
+    ) -> None:
         self._make = make
         self.made: Any = None
+        # A semaphore for the clients of a cluster. On the way to several nodes they take one connection after the
+        # other, each half waiting for what another holds; and that of a loop fails where it should wait.
+        self._turns: Any = turns if turns is not None else nullcontext()
         self._lock = threading.Lock()
         self.sight = sight
         self.is_cluster = is_cluster
@@ -92,17 +97,18 @@ class BlockingLink:
     async def call(self, script: Script, keys: Sequence[bytes], args: Sequence[Any] = (), *, doubting: int = -1) -> Any:
         with translated(self):
             try:
-                return self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+                return self._do("EVALSHA", script.sha, len(keys), *keys, *args)
             except exceptions.NoScriptError:
                 doubt(self.sight, doubting)
-                return self.client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+                return self._do("EVAL", script.text, len(keys), *keys, *args)
 
     async def calls(self, calls: Sequence[Call]) -> list[Any]:
         with translated(self):
             pipeline = self.client.pipeline(transaction=False)
             for script, keys, args in calls:
                 pipeline.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-            answers = pipeline.execute(raise_on_error=False)
+            with self._turns:
+                answers = pipeline.execute(raise_on_error=False)
         return [await self._answer(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
     async def _answer(self, call: Call, answer: Any) -> Any:
@@ -112,7 +118,7 @@ class BlockingLink:
 
     async def command(self, *words: Any) -> Any:
         with translated(self):
-            return self.client.execute_command(*words)
+            return self._do(*words)
 
     async def batch(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         if not commands:
@@ -121,19 +127,17 @@ class BlockingLink:
             pipeline = self.client.pipeline(transaction=False)
             for words in commands:
                 pipeline.execute_command(*words)
-            answers = pipeline.execute(raise_on_error=False)
+            with self._turns:
+                answers = pipeline.execute(raise_on_error=False)
         return [checked(self, answer) for answer in answers]
+
+    def _do(self, *words: Any) -> Any:
+        with self._turns:
+            return self.client.execute_command(*words)
 
 
 class LoopLink(BlockingLink):
     """Waits on the event loop that its client belongs to."""
-
-    def __init__(
-        self, make: Callable[[], Any], sight: Sight, *, is_cluster: bool, where: str, turns: Any = None
-    ) -> None:
-        super().__init__(make, sight, is_cluster=is_cluster, where=where)
-        # A semaphore, for a client that fails when its connections are in use instead of waiting for one.
-        self._turns: Any = turns if turns is not None else nullcontext()
 
     async def call(self, script: Script, keys: Sequence[bytes], args: Sequence[Any] = (), *, doubting: int = -1) -> Any:
         with translated(self):
