@@ -1,11 +1,13 @@
-"""Tasks whose work is done together: each hears of its own, whoever is cancelled on the way."""
+"""Tasks and OS threads whose work is done together: each hears of its own, whoever is cancelled on the way."""
 
 import asyncio
+import threading
+import time
 
 import pytest
 
 from threadline import Unavailable
-from threadline.backends.gather import LoopGather
+from threadline.backends.gather import Gather, LoopGather
 
 
 class Doing:
@@ -101,3 +103,116 @@ def test_a_loop_that_ends_leaves_nothing_behind():
         return await asyncio.gather(*doing.tasks("x", "y"))
 
     assert asyncio.run(again()) == ["done x", "done y"]
+
+
+class Committing(Gather):
+    """Work of OS threads in two parts, as a database has them; each part waits until it may end."""
+
+    def __init__(self):
+        self.events, self.gates, self.told = [], {}, []
+        super().__init__()
+
+    def gate(self, event):
+        return self.gates.setdefault(event, threading.Event())
+
+    def pass_through(self, event):
+        self.events.append(event)
+        if not self.gate(event).wait(10):
+            raise TimeoutError(event)
+
+    def _commit(self, group):
+        names = "".join(job.work for job in group)
+        self.pass_through(f"rows {names}")
+        if "x" in names:
+            raise KeyboardInterrupt
+        self._tell_earlier()
+        self.pass_through(f"commit {names}")
+        self._tell_later(group)
+
+    def hand_in(self, work):
+        def run():
+            try:
+                self.run(work)
+                self.told.append(work)
+            except BaseException as error:
+                self.told.append(type(error).__name__)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+    def hand_in_behind(self, *works):
+        threads = []
+        for work in works:
+            threads.append(self.hand_in(work))
+            until(lambda work=work: any(job.work == work for job in list(self._waiting)))
+        return threads
+
+    def proceed(self, event):
+        until(lambda: event in self.events)
+        self.gate(event).set()
+
+
+def until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "what was expected does not come"
+        time.sleep(0.0005)
+
+
+@pytest.fixture
+def committing():
+    """`a` is done; `b`, `c` and `d` are committed together, and `e` waits behind them."""
+    doing = Committing()
+    doing.hand_in("a")
+    until(lambda: doing.events)
+    doing.hand_in_behind("b", "c", "d")
+    for event in ("rows a", "commit a", "rows bcd"):
+        doing.proceed(event)
+    until(lambda: "commit bcd" in doing.events)
+    assert doing.told == ["a"]
+    return doing
+
+
+def test_a_group_is_told_before_the_next_one_commits_but_its_leader_at_once(committing):
+    committing.hand_in_behind("e")
+    committing.proceed("commit bcd")
+    until(lambda: "rows e" in committing.events and "b" in committing.told)
+    assert committing.told == ["a", "b"]
+    committing.proceed("rows e")
+    until(lambda: len(committing.told) == 4)
+    assert sorted(committing.told) == ["a", "b", "c", "d"]  # while `e` is still on its way to the disk
+    committing.proceed("commit e")
+    until(lambda: committing.told[-1] == "e")
+    assert (committing._leaders, committing._untold) == (set(), [])
+
+
+def test_a_group_is_told_at_once_where_nobody_waits(committing):
+    committing.proceed("commit bcd")
+    until(lambda: len(committing.told) == 4)
+    assert (committing._leaders, committing._untold) == (set(), [])
+
+
+def test_a_group_is_told_where_the_next_one_is_interrupted(committing):
+    committing.hand_in_behind("x")
+    committing.proceed("commit bcd")
+    committing.proceed("rows x")
+    until(lambda: len(committing.told) == 5)
+    assert sorted(committing.told) == ["KeyboardInterrupt", "a", "b", "c", "d"]
+    assert (committing._leaders, committing._untold) == (set(), [])
+
+
+def test_a_group_is_told_where_the_next_one_may_not_begin(committing):
+    """A fork is about to happen: nobody leads from now on, and nobody is left waiting for what is done."""
+    committing.hand_in_behind("e")
+    pausing = threading.Thread(target=committing.pause, daemon=True)
+    pausing.start()
+    until(lambda: committing._is_paused)
+    committing.proceed("commit bcd")
+    until(lambda: len(committing.told) == 4)
+    pausing.join(10)
+    assert "rows e" not in committing.events
+    committing.gate("rows e").set()
+    committing.gate("commit e").set()
+    committing.resume()
+    until(lambda: committing.told[-1] == "e")

@@ -18,6 +18,10 @@ MOMENTS = [
     (GroupCommit, "_do", "after"),
     (GroupCommit, "_attempt", "before"),
     (GroupCommit, "_attempt", "after"),
+    (GroupCommit, "_tell_later", "before"),
+    (GroupCommit, "_tell_later", "after"),
+    (GroupCommit, "_tell_earlier", "before"),
+    (GroupCommit, "_tell_earlier", "after"),
     (SqliteConnections, "_begin", "before"),
     (SqliteConnections, "_begin", "after"),
 ]
@@ -64,12 +68,16 @@ def test_an_interrupted_put_leaves_a_saver_and_a_file_that_can_be_written(connec
     assert steps == ([3, 2, 1] if moment[1] == "_attempt" else [3, 2, 1, 0])
 
 
+@pytest.mark.parametrize("most_together", [128, 2])
 @pytest.mark.parametrize("moment", MOMENTS, ids=IDS)
-def test_puts_in_the_group_of_an_interrupted_one_are_stored_or_told(connect, database, interrupt, moment):
+def test_puts_in_the_group_of_an_interrupted_one_are_stored_or_told(
+    connect, database, interrupt, moment, most_together, monkeypatch
+):
     """The main thread commits for four others when it is interrupted: nobody waits for ever or is told a lie."""
     saver, other = connect(database, timeout=1.0), connect(database, timeout=1.0)
     saver.put(*lives.put_arguments("t", 0))
     group, outcomes = saver._engine._group, {}
+    monkeypatch.setattr(group, "most_together", most_together)
     group.pause()  # nobody leads until the main thread does
 
     def put(name):

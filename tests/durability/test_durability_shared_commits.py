@@ -276,3 +276,20 @@ def test_work_begins_no_more_while_it_is_paused_and_goes_on_thereafter(connect, 
         assert not thread.is_alive()
     for number in range(4):
         check_thread(saver, f"t{number}", puts[number])
+
+
+def test_before_a_write_waits_for_another_process_those_who_need_not_wait_are_told(connect, database):
+    saver = connect(database)
+    saver.put(*lives.put_arguments("t", 0))
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    told = []
+
+    def told_once():
+        if not told:
+            other.execute("ROLLBACK")
+        told.append(True)
+
+    assert saver._engine._connections.write(lambda connection: "written", told_once) == "written"
+    assert told == [True]
+    other.close()

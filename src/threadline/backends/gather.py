@@ -83,6 +83,8 @@ class Gather(ABC):
         self._door = threading.Lock()
         # Whoever leads, as an object: given up twice, after an interrupt, is given up once.
         self._leaders: set[object] = set()
+        # A group whose work is done and whose waiters are not told so yet: see `_tell_later`.
+        self._untold: list[Job] = []
         self._is_paused = False
 
     def pause(self) -> None:
@@ -172,6 +174,8 @@ class Gather(ABC):
         """Give up the lead: to the next thread that waits, after the work of tasks before it, or to nobody."""
         while self._must_go_on(leader):
             self._lead()
+        if self._untold and not self._leaders:
+            self._tell_earlier()
 
     def _rouse(self) -> None:
         """Wake whoever leads: an interrupt may have come between naming it and waking it. Once more is harmless."""
@@ -236,6 +240,28 @@ class Gather(ABC):
             if not self._waiting[0].is_given_up:
                 group.append(self._waiting[0])  # noted, then taken: an interrupt in between loses nobody
             self._waiting.popleft()
+
+    def _tell_later(self, group: list[Job]) -> None:
+        """Tell a group where nobody waits; else let the next group's leader do so, shortly before it commits.
+
+        Those who are told go on at once and keep the interpreter to themselves: the next group would not come to
+        its commit until all of them wait again. Told before the commit, they go on while the disk is busy.
+        """
+        with self._door:
+            is_later = bool(self._waiting) and not self._untold and not self._is_paused
+            if is_later:
+                self._untold = group
+        # The leader is one of those who wait, and need not be woken.
+        self._tell([job for job in group if job.leads and job.future is None] if is_later else group)
+
+    def _tell_earlier(self) -> None:
+        """Tell the group before, if that was left for later."""
+        untold = self._untold
+        if untold:
+            self._tell(untold)  # told, then forgotten: an interrupt in between tells them twice
+            with self._door:
+                if self._untold is untold:
+                    self._untold = []
 
     def _tell(self, group: list[Job]) -> None:
         """Mark all as done; tasks are told by one call into each of their loops."""

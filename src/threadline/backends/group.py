@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from .gather import Gather, Job
 from .port import Change
-from .sqlite import SqliteConnections, run_in, translated
+from .sqlite import SqliteConnections, run_in
+from .sqlite_errors import translated
 from .sqlite_put import put_together
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ class GroupCommit(Gather):
 
     def _commit(self, group: list[Job]) -> None:
         try:
-            self._connections.write(lambda connection: self._do(connection, group))
+            self._connections.write(lambda connection: self._do(connection, group), self._tell_earlier)
         except Exception as error:
+            self._tell_earlier()
             if len(group) > 1 and not self._connections.is_closed:
                 for job in group:
                     job.result = job.error = None
@@ -41,7 +43,7 @@ class GroupCommit(Gather):
                 return
             for job in group:
                 job.error = error
-        self._tell(group)
+        self._tell_later(group)
 
     def _do(self, connection: sqlite3.Connection, group: list[Job]) -> None:
         puts = [job for job in group if isinstance(job.work, Change)]
@@ -49,6 +51,7 @@ class GroupCommit(Gather):
             made = put_together(connection, self._statements, [job.work for job in puts])
             for job, result in zip(puts, made, strict=True):
                 job.result = result
+        self._tell_earlier()
         if len(puts) < len(group):
             for job in group:
                 if not isinstance(job.work, Change):

@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ..drive import run_now
-from ..errors import Closed, Conflict, Corrupt, InvalidRequest, ReadOnly, StorageFull, ThreadlineError, Unavailable
+from ..errors import Closed, Conflict, InvalidRequest, ReadOnly, Unavailable
 from .sql.backend import Transaction
+from .sqlite_errors import is_busy, translated
 
-__all__ = ["SqliteConnections", "SqliteDialect", "SqliteTransaction", "translate"]
+__all__ = ["SqliteConnections", "SqliteDialect", "SqliteTransaction"]
 
 T = TypeVar("T")
 
@@ -179,12 +180,12 @@ class SqliteConnections:
                 with self._idle:
                     self._reading -= 1
 
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def write(self, work: Callable[[sqlite3.Connection], T], before_waiting: Callable[[], None] | None = None) -> T:
         """Work done on the connection that writes, inside a transaction that is committed when this returns."""
         if self.read_only:
             raise ReadOnly("this saver was opened with read_only=True")
         with self._lock, translated(self.path):
-            return self.transact(self.writer(), work)
+            return self.transact(self.writer(), work, before_waiting)
 
     def compact(self) -> None:
         """Rewrite the file without its unused pages; readers go on meanwhile."""
@@ -196,11 +197,16 @@ class SqliteConnections:
             _patiently(connection, "VACUUM", self.timeout)
             _patiently(connection, "PRAGMA wal_checkpoint(TRUNCATE)", self.timeout)
 
-    def transact(self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    def transact(
+        self,
+        connection: sqlite3.Connection,
+        work: Callable[[sqlite3.Connection], T],
+        before_waiting: Callable[[], None] | None = None,
+    ) -> T:
         """Work inside a write transaction that commits at the end, or takes everything back."""
         self._refuse_foreign_transaction(connection)
         try:
-            self._begin(connection)
+            self._begin(connection, before_waiting)
             result = work(connection)
             connection.commit()
         except BaseException:
@@ -250,8 +256,11 @@ class SqliteConnections:
         if connection.in_transaction and getattr(connection, "autocommit", None) is not False:
             raise Conflict("the given connection is inside a transaction of yours: commit it before using the saver")
 
-    def _begin(self, connection: sqlite3.Connection) -> None:
-        """Take the write lock. SQLite's own busy handler starves some writers; jittered retries do not."""
+    def _begin(self, connection: sqlite3.Connection, before_waiting: Callable[[], None] | None) -> None:
+        """Take the write lock. SQLite's own busy handler starves some writers; jittered retries do not.
+
+        `before_waiting` is called while another process is writing.
+        """
         if getattr(connection, "autocommit", None) is False:
             return  # such a connection is always inside a transaction; ours ends it with a commit
         deadline = time.monotonic() + self.timeout
@@ -261,8 +270,10 @@ class SqliteConnections:
                 connection.execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.OperationalError as error:
-                if not _is_busy(error):
+                if not is_busy(error):
                     raise
+                if before_waiting is not None:
+                    before_waiting()
                 if time.monotonic() > deadline:
                     raise Unavailable(
                         f"another process held the database's write lock for {self.timeout:g} s: {self.path}"
@@ -325,51 +336,6 @@ def plain_rows(connection: sqlite3.Connection, statement: str, values: Sequence[
     return cursor.execute(statement, values).fetchall()
 
 
-class translated:
-    """Errors of the driver as errors of our tree."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str | None) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, sqlite3.Error):
-            raise translate(error, self._path) from error
-        if isinstance(error, UnicodeEncodeError):
-            raise InvalidRequest("ids and names must be text that UTF-8 can hold (no lone surrogates)") from error
-
-
-def translate(error: sqlite3.Error, path: str | None) -> ThreadlineError:
-    """What an error of SQLite means to the caller."""
-    text = str(error)
-    where = path or "the given connection"
-    if "full" in text and "disk" in text:
-        return StorageFull(f"no room left for {where}: free some space, nothing was written")
-    if "readonly" in text or "read-only" in text:
-        return ReadOnly(f"{where} is read-only: check its permissions, or open it with read_only=True")
-    if "not a database" in text:
-        return InvalidRequest(f"{where} is not a SQLite database: choose another path, it was left as it is")
-    if "malformed" in text or "corrupt" in text:
-        return Corrupt(f"{where} is damaged ({text}): restore a backup, or salvage it with sqlite3's .recover")
-    if "unable to open" in text:
-        return Unavailable(f"cannot open {where}: does its folder exist, with the right permissions?")
-    if _is_busy(error):
-        return Unavailable(f"{where} is busy with another process; try again")
-    if "closed" in text or "Cannot operate" in text:
-        return Closed(f"the connection to {where} was closed")
-    if "disk I/O" in text:
-        return Unavailable(f"the disk of {where} failed ({text})")
-    if "no such column" in text or "no such table" in text or "has no column" in text:
-        return InvalidRequest(f"the tables in {where} are not Threadline's ({text}): choose another table_prefix")
-    if isinstance(error, sqlite3.ProgrammingError):
-        return InvalidRequest(f"SQLite refused the call: {text}")
-    return Unavailable(f"SQLite failed on {where}: {text}")
-
-
 def _patiently(connection: sqlite3.Connection, statement: str, timeout: float) -> list[Any]:
     """Run a statement that many processes may run at once when they open the same new file."""
     deadline = time.monotonic() + timeout
@@ -377,13 +343,9 @@ def _patiently(connection: sqlite3.Connection, statement: str, timeout: float) -
         try:
             return connection.execute(statement).fetchall()
         except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > deadline:
+            if not is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(random.uniform(0.001, 0.02))
-
-
-def _is_busy(error: BaseException) -> bool:
-    return "locked" in str(error) or "busy" in str(error)
 
 
 def _quoted(path: str) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from ..backends.sqlite import translate
+from ..backends.sqlite_errors import translate
 from ..connecting import parse_url
 from ..errors import InvalidRequest, NotFound
 from .source import SourceCheckpoint, SourceKey, SourceTotals, SourceWrite
