@@ -25,7 +25,7 @@ from .words import living, tags_of
 
 __all__ = ["discard", "fork", "fork_to"]
 
-_TRIES = 8
+_TRIES = 32
 
 
 async def fork(backend: Backend, tools: Tools, thread_id: str, at: At, namespace: str, now: float) -> CheckpointKey:

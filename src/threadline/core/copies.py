@@ -10,7 +10,7 @@ from .tools import Tools
 
 __all__ = ["copy_thread", "resealed", "resealed_write"]
 
-_TRIES = 8
+_TRIES = 32
 
 
 async def copy_thread(backend: Backend, tools: Tools, source: str, target: str, now: float) -> None:

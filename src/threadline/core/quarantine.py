@@ -24,7 +24,7 @@ from .tools import Tools
 
 __all__ = ["evidence_key", "quarantine"]
 
-_TRIES = 8
+_TRIES = 32
 _Stored = tuple[Found | None, list[WriteRow]]
 
 
