@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +16,8 @@ import pytest
 from pymysql.constants import CLIENT
 
 import threadline
+from threadline.backends.mysql_pools import BlockingPool
+from threadline.backends.mysql_sight import Sight
 from threadline.errors import Closed, Conflict, InvalidRequest, Unavailable
 from threadline.langgraph import PyMySQLSaver
 
@@ -382,3 +385,55 @@ def test_loops_that_end_leave_no_connections_and_say_nothing(connect, root, recw
         [open_ones] = cursor.fetchone()
     assert open_ones <= 4
     assert not [each for each in recwarn if "ignored" in str(each.message)]
+
+
+class Line:
+    """A connection that only knows whether it is open."""
+
+    def __init__(self):
+        self.open = True
+        self._sock, self._peer = socket.socketpair()
+
+    def _force_close(self):
+        self.open = False
+        self._sock.close()
+        self._peer.close()
+
+    close = _force_close
+
+
+@pytest.mark.parametrize("method", ["_reserve", "_has_room", "_taken", "_connect", "_give_back", "the work"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch, method, when):
+    made = []
+
+    def connect():
+        made.append(Line())
+        return made[-1]
+
+    pool, pending = BlockingPool(connect, 1, 1.0, Sight()), [KeyboardInterrupt()]
+
+    def strike():
+        if pending:
+            raise pending.pop()
+
+    def interrupted(original):
+        def call(*args):
+            if when == "before":
+                strike()
+            result = original(*args)
+            strike()
+            return result
+
+        return call
+
+    if method != "the work":
+        monkeypatch.setattr(pool, method, interrupted(getattr(pool, method)))
+    with pytest.raises(KeyboardInterrupt), pool.connection():
+        strike()
+    for _ in range(3):
+        with pool.connection() as connection:
+            assert connection.open
+    pool.close()
+    assert [line.open for line in made] in ([False], [False, False]) or (method, when) == ("_connect", "after")
+    assert (pool._out, pool._idle) == (set(), [])

@@ -117,60 +117,77 @@ class BlockingPool:
 
     def restart(self) -> None:
         """Begin anew in a forked process; what was inherited is closed without a word to the server."""
-        self._change = threading.Condition()
+        # A plain lock, and no loops under it: an interrupt may come anywhere, and must not leave it taken.
+        self._door = threading.Lock()
+        self._change = threading.Condition(self._door)
         self._idle: list[tuple[Any, float]] = []
-        self._out = 0
+        # Whoever has a connection, as an object: given back twice is given back once.
+        self._out: set[object] = set()
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
         """A connection, alone on it."""
-        change = self._change
-        self._reserve()
+        door, place, connection = self._door, object(), None
         try:
+            self._reserve(place)
             connection = self._taken() or self._connect()
-        except BaseException:
-            with change:
-                self._out -= 1
-                change.notify()
-            raise
-        try:
             yield connection
         except BaseException as error:
-            if is_useless(error):
+            if connection is not None and is_useless(error):
                 connection._force_close()
                 self._drop_idle()
             raise
         finally:
-            with change:
-                self._out -= 1
-                if connection.open and not self._is_closed and change is self._change:
-                    self._idle.append((connection, time.monotonic()))
-                else:
-                    connection._force_close()
-                change.notify()
+            try:
+                self._give_back(door, place, connection)
+            except BaseException:  # an interrupt may come here too
+                self._give_back(door, place, connection)
+                raise
 
     def close(self) -> None:
-        with self._change:
+        with self._door:
             self._is_closed = True
-            for connection, _ in self._idle:
-                _part(connection)
-            self._idle.clear()
+            idle, self._idle = self._idle, []
             self._change.notify_all()
+        for connection, _ in idle:
+            _part(connection)
 
-    def _reserve(self) -> None:
+    def _reserve(self, place: object) -> None:
         """Wait until there may be one more connection in use."""
         deadline = time.monotonic() + self._timeout
-        with self._change:
-            while self._out >= self._size and not self._is_closed:
-                if not self._change.wait(max(0.0, deadline - time.monotonic())):
-                    raise exhausted(self._size, self._timeout)
+        while not self._has_room(place, deadline):
+            pass
+
+    def _has_room(self, place: object, deadline: float) -> bool:
+        with self._door:
             refuse_if_closed(self._is_closed)
-            self._out += 1
+            if len(self._out) < self._size:
+                self._out.add(place)
+                return True
+            if not self._change.wait(max(0.0, deadline - time.monotonic())):
+                raise exhausted(self._size, self._timeout)
+            return False
+
+    def _give_back(self, door: Any, place: object, connection: Any) -> None:
+        if door is not self._door:  # it is the parent's, who goes on using it
+            if connection is not None:
+                connection._force_close()
+            return
+        with door:
+            if place not in self._out:
+                return
+            self._out.discard(place)
+            is_kept = connection is not None and connection.open and not self._is_closed
+            if is_kept:
+                self._idle.append((connection, time.monotonic()))
+            self._change.notify()
+        if connection is not None and not is_kept:
+            connection._force_close()
 
     def _taken(self) -> Any:
         """An idle connection that works, or None. Asking it may take long, and is nobody else's business."""
         while True:
-            with self._change:
+            with self._door:
                 if not self._idle:
                     return None
                 connection, since = self._idle.pop()
@@ -181,10 +198,10 @@ class BlockingPool:
             connection._force_close()
 
     def _drop_idle(self) -> None:
-        with self._change:
-            for connection, _ in self._idle:
-                connection._force_close()
-            self._idle.clear()
+        with self._door:
+            idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            connection._force_close()
 
 
 def _works(connection: Any, idle_seconds: float) -> bool:
