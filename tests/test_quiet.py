@@ -2,10 +2,13 @@
 
 import gc
 import os
+import signal
+import sys
 import threading
 
 import pytest
 
+from threadline import quiet
 from threadline.quiet import quietly
 
 USUAL = (700, 10, 10)
@@ -109,4 +112,42 @@ def test_a_child_forked_meanwhile_has_it_as_it_was():
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
     threshold_inside(fork)
+    assert gc.get_threshold() == USUAL
+
+
+def test_a_signal_handler_may_be_at_such_work_too():
+    """It runs on the very thread that was interrupted, at whatever line: nothing there may wait for it."""
+    seen = []
+    before = signal.signal(signal.SIGALRM, lambda *_: seen.append(threshold_inside()))
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+    try:
+        while len(seen) < 200:
+            threshold_inside()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert gc.get_threshold() == USUAL
+
+
+@pytest.mark.parametrize("function", ["_begin", "_end"])
+@pytest.mark.parametrize("line", range(6))
+def test_an_interrupt_at_any_line_leaves_it_as_it_was(function, line):
+    code, pending = getattr(quiet, function).__code__, [KeyboardInterrupt()]
+
+    def trace(frame, event, argument):
+        if frame.f_code is not code:
+            return None
+        if event in ("line", "call") and frame.f_lineno == code.co_firstlineno + line and pending:
+            raise pending.pop()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        threshold_inside()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    assert gc.get_threshold() == USUAL
+    assert threshold_inside() > 100_000
     assert gc.get_threshold() == USUAL

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections import deque
 
 import pytest
 
@@ -216,3 +217,43 @@ def test_a_group_is_told_where_the_next_one_may_not_begin(committing):
     committing.gate("commit e").set()
     committing.resume()
     until(lambda: committing.told[-1] == "e")
+
+
+class Striking(deque):
+    """A queue that is interrupted once between two lines: what was noted is not taken out."""
+
+    pending = True
+
+    def popleft(self):
+        if self.pending:
+            self.pending = False
+            raise KeyboardInterrupt
+        return super().popleft()
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_work_that_was_told_of_an_interrupt_is_given_no_lead(before):
+    """It still stands in the queue, but whoever handed it in is gone."""
+    doing = Committing()
+    doing.hand_in("a")
+    until(lambda: doing.events)
+    doing.hand_in_behind("b", "c", "d")
+    waiting = Striking(doing._waiting)
+    waiting.pending = False
+    doing._waiting = waiting
+    taken = iter(range(10))
+    strike = waiting.popleft
+
+    def counted():
+        if next(taken) == before:
+            waiting.pending = True
+        return strike()
+
+    waiting.popleft = counted
+    for names in ("a", "bcd", "cd", "d", "e"):
+        doing.gate(f"rows {names}").set()
+        doing.gate(f"commit {names}").set()
+    until(lambda: len(doing.told) == 4)
+    doing.hand_in("e")
+    until(lambda: doing.told[-1] == "e")
+    assert doing._leaders == set()

@@ -402,7 +402,7 @@ class Line:
     close = _force_close
 
 
-@pytest.mark.parametrize("method", ["_reserve", "_has_room", "_taken", "_connect", "_give_back", "the work"])
+@pytest.mark.parametrize("method", ["take", "leave", "_taken", "_connect", "_give_back", "the work"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch, method, when):
     made = []
@@ -427,8 +427,9 @@ def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch
 
         return call
 
+    owner = pool._places if method in ("take", "leave") else pool
     if method != "the work":
-        monkeypatch.setattr(pool, method, interrupted(getattr(pool, method)))
+        monkeypatch.setattr(owner, method, interrupted(getattr(owner, method)))
     with pytest.raises(KeyboardInterrupt), pool.connection():
         strike()
     for _ in range(3):
@@ -436,4 +437,4 @@ def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch
             assert connection.open
     pool.close()
     assert [line.open for line in made] in ([False], [False, False]) or (method, when) == ("_connect", "after")
-    assert (pool._out, pool._idle) == (set(), [])
+    assert (pool._places._inside, pool._idle) == (set(), [])

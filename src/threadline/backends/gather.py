@@ -47,6 +47,11 @@ class Job:
         self.wake = threading.Lock()
         self.wake.acquire()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for it: told of an interrupt, it may still stand in the queue."""
+        return self.is_given_up or self.done
+
     def outcome(self) -> Any:
         if self.error is not None:
             raise self.error
@@ -193,7 +198,7 @@ class Gather(ABC):
 
     def _hand_on(self, leader: object) -> bool:
         """Whether the lead was given up; not while tasks come first, whose work no thread of theirs leads."""
-        while self._waiting and self._waiting[0].is_given_up:
+        while self._waiting and self._waiting[0].is_over:
             self._waiting.popleft()
         following = self._waiting[0] if self._waiting else None
         has_room = len(self._leaders - {leader}) < self._most_leaders
@@ -235,9 +240,9 @@ class Gather(ABC):
     def _take(self, group: list[Job], admits: Admits) -> None:
         """Take into the group what waits, as much as is admitted."""
         while self._waiting and len(group) < self.most_together:
-            if not self._waiting[0].is_given_up and not admits(self._waiting[0].work):
+            if not self._waiting[0].is_over and not admits(self._waiting[0].work):
                 break
-            if not self._waiting[0].is_given_up:
+            if not self._waiting[0].is_over:
                 group.append(self._waiting[0])  # noted, then taken: an interrupt in between loses nobody
             self._waiting.popleft()
 

@@ -8,7 +8,6 @@ one connection is lost, all idle ones are let go: they most likely went the same
 from __future__ import annotations
 
 import select
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -21,6 +20,7 @@ from pymysql.constants import CLIENT, SERVER_STATUS
 from ..errors import Closed, Conflict, Unavailable
 from .mysql import LOST, READ_ONLY, Answer
 from .mysql_sight import Sight
+from .places import Places
 
 if TYPE_CHECKING:
     pass
@@ -117,19 +117,18 @@ class BlockingPool:
 
     def restart(self) -> None:
         """Begin anew in a forked process; what was inherited is closed without a word to the server."""
-        # A plain lock, and no loops under it: an interrupt may come anywhere, and must not leave it taken.
-        self._door = threading.Lock()
-        self._change = threading.Condition(self._door)
+        self._places = Places(self._size)
         self._idle: list[tuple[Any, float]] = []
-        # Whoever has a connection, as an object: given back twice is given back once.
-        self._out: set[object] = set()
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
         """A connection, alone on it."""
-        door, place, connection = self._door, object(), None
+        places, place, connection = self._places, object(), None
         try:
-            self._reserve(place)
+            refuse_if_closed(self._is_closed)
+            if not places.take(place, self._timeout):
+                refuse_if_closed(self._is_closed)
+                raise exhausted(self._size, self._timeout)
             connection = self._taken() or self._connect()
             yield connection
         except BaseException as error:
@@ -139,55 +138,34 @@ class BlockingPool:
             raise
         finally:
             try:
-                self._give_back(door, place, connection)
+                self._give_back(places, place, connection)
             except BaseException:  # an interrupt may come here too
-                self._give_back(door, place, connection)
+                self._give_back(places, place, connection)
                 raise
 
     def close(self) -> None:
-        with self._door:
-            self._is_closed = True
+        self._is_closed = True
+        self._places.close()
+        with self._places.door:
             idle, self._idle = self._idle, []
-            self._change.notify_all()
         for connection, _ in idle:
             _part(connection)
 
-    def _reserve(self, place: object) -> None:
-        """Wait until there may be one more connection in use."""
-        deadline = time.monotonic() + self._timeout
-        while not self._has_room(place, deadline):
-            pass
+    def _give_back(self, places: Places, place: object, connection: Any) -> None:
+        def keep() -> None:
+            if connection is not None and connection.open and not self._is_closed:
+                self._idle.append((connection, time.monotonic()))
 
-    def _has_room(self, place: object, deadline: float) -> bool:
-        with self._door:
-            refuse_if_closed(self._is_closed)
-            if len(self._out) < self._size:
-                self._out.add(place)
-                return True
-            if not self._change.wait(max(0.0, deadline - time.monotonic())):
-                raise exhausted(self._size, self._timeout)
-            return False
-
-    def _give_back(self, door: Any, place: object, connection: Any) -> None:
-        if door is not self._door:  # it is the parent's, who goes on using it
+        if places is not self._places:  # they are the parent's, who goes on using them
             if connection is not None:
                 connection._force_close()
-            return
-        with door:
-            if place not in self._out:
-                return
-            self._out.discard(place)
-            is_kept = connection is not None and connection.open and not self._is_closed
-            if is_kept:
-                self._idle.append((connection, time.monotonic()))
-            self._change.notify()
-        if connection is not None and not is_kept:
+        elif places.leave(place, keep) and self._is_closed and connection is not None:
             connection._force_close()
 
     def _taken(self) -> Any:
         """An idle connection that works, or None. Asking it may take long, and is nobody else's business."""
         while True:
-            with self._door:
+            with self._places.door:
                 if not self._idle:
                     return None
                 connection, since = self._idle.pop()
@@ -198,7 +176,7 @@ class BlockingPool:
             connection._force_close()
 
     def _drop_idle(self) -> None:
-        with self._door:
+        with self._places.door:
             idle, self._idle = self._idle, []
         for connection, _ in idle:
             connection._force_close()

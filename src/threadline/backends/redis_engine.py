@@ -20,6 +20,7 @@ from ..drive import BlockingClock, Clock, LoopClock, run_now
 from ..errors import Closed, InvalidRequest
 from .engine import Operation
 from .layers import ReadOnlyLayer
+from .places import Places
 from .port import Backend
 from .redis.backend import RedisBackend
 from .redis.directory import Directory
@@ -140,7 +141,7 @@ class RedisEngine:
                         raise InvalidRequest(
                             "a client of redis.asyncio serves the async methods only: give a redis.Redis, or a URL"
                         )
-                    link = self._link(BlockingLink, self._blocking_client, threading.Semaphore)
+                    link = self._link(BlockingLink, self._blocking_client, Places)
                     self._blocking = self._half(link, BlockingClock())
                 half = self._blocking
         return half
@@ -158,8 +159,8 @@ class RedisEngine:
             half = self._loops[loop] = self._half(link, LoopClock())
         return half
 
-    def _link(self, kind: type[BlockingLink], make: Callable[[], Any], semaphore: Callable[[int], Any]) -> BlockingLink:
-        turns = semaphore(self._pool_size) if self._is_cluster and self._given is None else None
+    def _link(self, kind: type[BlockingLink], make: Callable[[], Any], turns_of: Callable[[int], Any]) -> BlockingLink:
+        turns = turns_of(self._pool_size) if self._is_cluster and self._given is None else None
         return kind(make, self._sight, is_cluster=self._is_cluster, where=self.url, turns=turns)
 
     def _half(self, link: BlockingLink, clock: Clock) -> _Half:

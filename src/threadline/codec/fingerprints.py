@@ -81,7 +81,7 @@ class Fingerprinter:
     @staticmethod
     def misleads(found: Fingerprint) -> bool:
         """Bytes and bytearrays pack alike, so a fingerprint that holds either proves nothing."""
-        return may_hold_bytes(found.packed) and has_bytes(unpackb(found.packed))
+        return may_hold_bytes(found.packed) and has_bytes(unpackb(found.packed, ext_hook=Ext))
 
     @staticmethod
     def joined(first: Fingerprint, second: Fingerprint) -> Fingerprint:

@@ -93,10 +93,10 @@ def _model_build(cls: Any, fields: Any) -> Callable[..., Any]:
     has_private = bool(cls.__private_attributes__)
     is_root = getattr(cls, "__pydantic_root_model__", False)
 
-    is_simple = not is_root and not has_private
     # What nearly every model is built by, as directly as can be: this is the time that reading a chat takes.
-    setters: Any = _setters(cls) if is_simple else [None] * 4
-    set_dict, set_chosen, set_extra, set_private = setters
+    setters = _setters(cls) if not is_root and not has_private else None
+    is_simple = setters is not None
+    set_dict, set_chosen, set_extra, set_private = setters or [_set] * 4
 
     def build(state: Any, chosen: frozenset[str] = names) -> Any:
         if is_simple and type(state) is dict and state.keys() == names:
@@ -132,10 +132,11 @@ def _model_build(cls: Any, fields: Any) -> Callable[..., Any]:
     return build
 
 
-def _setters(cls: Any) -> list[Any]:
-    """What sets the four parts of a model, past its own `__setattr__`."""
+def _setters(cls: Any) -> list[Any] | None:
+    """What sets the four parts of a model, past its own `__setattr__`; None for a class that declares one anew."""
     names = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-    return [next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__).__set__ for name in names]
+    found = [next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__) for name in names]
+    return [part.__set__ for part in found] if all(hasattr(part, "__set__") for part in found) else None
 
 
 def _field_masks(names: list[str]) -> tuple[Callable[[Any], str], Callable[[str], frozenset[str]]]:

@@ -77,9 +77,9 @@ class BlockingLink:
     ) -> None:
         self._make = make
         self.made: Any = None
-        # A semaphore for the clients of a cluster. On the way to several nodes they take one connection after the
-        # other, each half waiting for what another holds; and that of a loop fails where it should wait.
-        self._turns: Any = turns if turns is not None else nullcontext()
+        # For the clients of a cluster. On the way to several nodes they take one connection after the other, each
+        # holding what another waits for; and that of a loop fails where it should wait.
+        self._turns: Any = turns if turns is not None else _AllAtOnce()
         self._lock = threading.Lock()
         self.sight = sight
         self.is_cluster = is_cluster
@@ -107,8 +107,7 @@ class BlockingLink:
             pipeline = self.client.pipeline(transaction=False)
             for script, keys, args in calls:
                 pipeline.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-            with self._turns:
-                answers = pipeline.execute(raise_on_error=False)
+            answers = self._turns.run(lambda: pipeline.execute(raise_on_error=False))
         return [await self._answer(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
     async def _answer(self, call: Call, answer: Any) -> Any:
@@ -127,13 +126,19 @@ class BlockingLink:
             pipeline = self.client.pipeline(transaction=False)
             for words in commands:
                 pipeline.execute_command(*words)
-            with self._turns:
-                answers = pipeline.execute(raise_on_error=False)
+            answers = self._turns.run(lambda: pipeline.execute(raise_on_error=False))
         return [checked(self, answer) for answer in answers]
 
     def _do(self, *words: Any) -> Any:
-        with self._turns:
-            return self.client.execute_command(*words)
+        return self._turns.run(lambda: self.client.execute_command(*words))
+
+
+class _AllAtOnce(nullcontext[None]):
+    """Nobody waits for anybody."""
+
+    @staticmethod
+    def run(work: Callable[[], Any]) -> Any:
+        return work()
 
 
 class LoopLink(BlockingLink):

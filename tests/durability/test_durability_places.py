@@ -1,0 +1,112 @@
+"""Places for so many threads at once: none is lost to an interrupt, and nobody waits beside a free one."""
+
+import inspect
+import sys
+import threading
+import time
+
+import pytest
+
+from threadline.backends.places import Places
+
+
+def lines_of(function):
+    """Its lines, and what it says there; but for those where only tracing can come in between, never an interrupt."""
+    lines, first = inspect.getsourcelines(function)
+    found = [(function.__code__, first + at, text.strip()) for at, text in enumerate(lines) if at]
+    return [line for line in found if line[2] != "try:" and not line[2].startswith("with ")]
+
+
+LINES = [line for name in ("run", "take", "leave", "_look") for line in lines_of(getattr(Places, name))]
+
+
+def interrupted_at(code, line, work):
+    """Whether work was interrupted when it came to a line."""
+    pending = [KeyboardInterrupt()]
+
+    def trace(frame, event, argument):
+        if frame.f_code is not code:
+            return trace if event == "call" else None
+        if event == "line" and frame.f_lineno == line and pending:
+            raise pending.pop()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+@pytest.mark.parametrize(("code", "line", "text"), LINES, ids=[f"{c.co_name}:{text[:40]}" for c, _, text in LINES])
+def test_an_interrupt_at_any_line_leaves_all_places_free(code, line, text):
+    places = Places(2)
+    interrupted_at(code, line, lambda: places.run(lambda: None))
+    assert not places.door.locked()
+    assert places._inside == set()
+
+
+def test_no_more_are_inside_than_there_are_places():
+    places, inside, most = Places(3), [], []
+
+    def work():
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.001)
+        inside.pop()
+
+    threads = [threading.Thread(target=lambda: [places.run(work) for _ in range(20)]) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert (max(most), len(most), places._inside) == (3, 240, set())
+
+
+def waiter(places, seconds, told):
+    def wait():
+        place = object()
+        told.append(places.take(place, seconds))
+        places.leave(place)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    while not places._change._waiters:
+        time.sleep(0.001)
+    return thread
+
+
+def test_a_place_that_comes_free_as_the_time_ends_is_taken():
+    places, first, told = Places(1), object(), []
+    places.take(first)
+    thread = waiter(places, 0.05, told)
+    with places.door:
+        time.sleep(0.1)
+        places._inside.discard(first)
+    thread.join(10)
+    assert told == [True]
+
+
+def test_one_who_is_told_and_interrupted_tells_the_next():
+    places, first, told = Places(1), object(), []
+    places.take(first)
+    thread = waiter(places, 30, told)
+    with places.door:
+        places._inside.discard(first)  # and whoever was told of it never came to take it
+    places.leave(object())
+    thread.join(10)
+    assert told == [True]
+
+
+def test_who_waits_is_let_go_when_they_close_and_when_the_time_is_over():
+    places, told = Places(1), []
+    places.take(object())
+    assert places.take(object(), 0.01) is False
+    thread = waiter(places, None, told)
+    places.close()
+    thread.join(10)
+    assert told == [False]
+    assert places.take(object()) is False
