@@ -4,6 +4,7 @@ import datetime as dt
 import threading
 import uuid
 
+import ormsgpack
 import pytest
 from chunks_shelf import STAMP, Shelf
 from codec_stores import put
@@ -41,6 +42,10 @@ LARGE = {
     "dict of a subclass": Fields(page=PAGE, more=1),
     "list of a subclass": Rows([PAGE, 1]),
     "dict with moments of another library": {"at": dt.datetime(2024, 1, 1, tzinfo=Utc()), "page": PAGE},
+    "dict with a large dict of a subclass": {
+        "inner": Fields({f"k{at}": PAGE[at : at + 500] for at in range(90)}),
+        "n": 1,
+    },
     "nested": {"outer": {"at": [dt.datetime(2024, 1, 1, tzinfo=Utc())] * 3, "page": PAGE, "text": "\ud800"}},
     "dict with other keys": {1: PAGE, "two": 2},
     "text": PAGE,
@@ -149,3 +154,61 @@ def test_what_cannot_be_brought_again_is_a_conflict_and_never_left_out():
     run.refs = (run.refs[0], bytes(16))
     with pytest.raises(Conflict, match="put the checkpoint again"):
         shelf.encoder.rebuild(run, {})
+
+
+@pytest.mark.parametrize("options", [{}, {"trust_identity": True}], ids=["by bytes", "by identity"])
+def test_a_put_that_could_not_bring_its_chunks_again_can_be_put_again(options, database):
+    """The item was changed in place, against the promise or while it was put; the next put starts anew."""
+    with threadline.connect(str(database), **options) as saver, threadline.connect(str(database)) as other:
+        item = {"page": PAGE, "n": 1}
+        first = put(saver, {"channel": [item], "other": "x" * 500})
+        second = put(saver, {"channel": [item], "other": "y" * 500}, after=first)
+        for runs in saver._tools.recall._channels._young.values():
+            for run in runs[0]:
+                run.refs = tuple(bytes(16) for _ in run.refs)  # as if it had been made from something else
+        other.prune(["thread"])
+        item["n"] = 2 if options else 1
+        with pytest.raises(Conflict, match="put the checkpoint again"):
+            put(saver, {"channel": [item], "other": "z" * 500}, after=second)
+        third = put(saver, {"channel": [item], "other": "z" * 500}, after=second)
+        assert other.get_tuple(third).checkpoint["channel_values"]["channel"] == [item]
+
+
+class Hook:
+    """Something whose encoding gives other threads a moment."""
+
+
+@pytest.mark.parametrize("large", [{"text": PAGE, "n": 0}, [PAGE, 0]], ids=["dict", "list"])
+def test_what_changes_while_it_is_put_is_noticed_by_the_next_put(large):
+    moments = []
+    threadline.register(Hook, name="hook", encode=lambda _: [moment() for moment in moments] and 0, decode=lambda _: 0)
+    saver, last = threadline.connect("memory://"), "n" if isinstance(large, dict) else 1
+
+    def change():
+        large[last] = 1
+
+    moments.append(change)
+    first = put(saver, {"channel": [large, Hook()]})
+    moments.clear()
+    second = put(saver, {"channel": [large, Hook()]}, after=first)
+    assert saver.get_tuple(first).checkpoint["channel_values"]["channel"][0][last] in (0, 1)
+    assert saver.get_tuple(second).checkpoint["channel_values"]["channel"][0][last] == 1
+
+
+def test_a_list_that_shrinks_while_it_is_put_is_stored_as_it_was():
+    moments, values = [], ["a" * 200, Hook(), "b" * 200, "c" * 200]
+    threadline.register(Hook, name="hook", encode=lambda _: [moment() for moment in moments] and 0, decode=lambda _: 0)
+    saver = threadline.connect("memory://")
+    moments.append(values.clear)
+    first = put(saver, {"channel": values})
+    assert saver.get_tuple(first).checkpoint["channel_values"]["channel"] == ["a" * 200, 0, "b" * 200, "c" * 200]
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite"])
+def test_bare_extensions_in_a_state_do_not_stop_later_puts(url, database):
+    saver = threadline.connect(str(database) if url == "sqlite" else url)
+    values, config = [[ormsgpack.Ext(77, b"\xc4" * 200)], "x" * 200], None
+    for _ in range(4):
+        config = put(saver, {"channel": values}, after=config)
+        values.append("y" * 200)
+    assert len(list(saver.list(config))) == 1

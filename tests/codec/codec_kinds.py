@@ -247,6 +247,21 @@ class Open(BaseModel):
     b: int = 2
 
 
+class TypedExtras(BaseModel):
+    """Declares the type of its extra fields, as pydantic documents it."""
+
+    __pydantic_extra__: dict[str, int] = Field(init=False)
+    model_config = ConfigDict(extra="allow")
+
+    a: int = 1
+
+
+class NoPrivates(BaseModel):
+    __pydantic_private__ = None
+
+    a: int = 1
+
+
 class Secretive(BaseModel):
     shown: int = 1
     _count: int = PrivateAttr(default=5)

@@ -215,6 +215,9 @@ _CLASSES: dict[str, Any] = {
     ),
     "model never validated": _unvalidated,
     "open model": lambda: kinds.Open(a=3, b=4, more=[5]),  # type: ignore[call-arg]
+    "model that declares its extras": lambda: kinds.TypedExtras(a=3, more=5),  # type: ignore[call-arg]
+    "model that declares its extras, without any": lambda: kinds.TypedExtras(a=3),
+    "model that declares its private attributes": lambda: kinds.NoPrivates(a=3),
     "model with private attributes": _secretive,
     "open model with private attributes": _open_secretive,
     "model with aliases": lambda: kinds.Aliased(firstValue=1),

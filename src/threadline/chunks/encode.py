@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, repeat
 from typing import Any
 
-from ..codec.framing import array_header, map_header
+from ..codec.framing import array_header, is_container, map_header
 from ..codec.wire import Codec
 from ..errors import Conflict, NotSerializable
 from .cutting import FEWEST_IN_RUN, INLINE_BYTES, LARGE_ITEM_BYTES, ROOT_ENTRIES, ends_run, pieces, runs
@@ -58,38 +58,34 @@ class Encoder:
         chunks: Chunks = {}
         if not _can_be_taken_apart(value):
             return Encoded(self.item(value, path, chunks), chunks)
+        # A program may change its values at any moment: what is taken apart is what was there now.
         if type(value) is list:
-            return _Sequence(self, chunks, path, LIST, value, None).encode(before, stamp)
-        return _Sequence(self, chunks, path, MAP, list(value.values()), tuple(value)).encode(before, stamp)
+            return _Sequence(self, chunks, path, LIST, list(value), None).encode(before, stamp)
+        pairs = list(value.items())
+        keys, values = tuple([key for key, _ in pairs]), [item for _, item in pairs]
+        return _Sequence(self, chunks, path, MAP, values, keys).encode(before, stamp)
 
     def item(self, value: Any, path: str, chunks: Chunks) -> Ref:
         """Encode one item, whole or cut."""
-        content = self.codec.encode(value, path)
-        if len(content) > LARGE_ITEM_BYTES and _can_be_taken_apart(value):
-            nested = self.value(value, path)
+        return self.content(self.codec.encode(value, path), chunks)
+
+    def content(self, content: bytes, chunks: Chunks) -> Ref:
+        """The reference to an encoded item; how it is cut is decided by its bytes alone."""
+        if len(content) < INLINE_BYTES:
+            return Inline(content)
+        if len(content) <= LARGE_ITEM_BYTES:
+            return self._chunk(content, chunks)
+        if is_container(content):
+            nested = self.value(self.codec.unpacked(content), "")
             if isinstance(nested.ref, Tree):
                 chunks.update(nested.chunks)
                 return nested.ref
-        return self.content(content, chunks)
-
-    def content(self, content: bytes, chunks: Chunks) -> Ref:
-        """The reference to an encoded item."""
-        if len(content) < INLINE_BYTES:
-            return Inline(content)
-        if len(content) > LARGE_ITEM_BYTES:
-            return Pieces(tuple(self._chunk(piece, chunks) for piece in pieces(content)))
-        return self._chunk(content, chunks)
+        return Pieces(tuple(self._chunk(piece, chunks) for piece in pieces(content)))
 
     def rebuild(self, run: Run, chunks: Chunks) -> None:
         """The chunks of a run made again from its proof, without looking at live values."""
         for ref, (value, content) in zip(run.refs, self.prover.contents(run.proof), strict=True):
-            if content is None:
-                made = self.item(value, "", chunks)
-            elif isinstance(ref, Tree):
-                # Taken apart as it was packed: decoded and encoded, some values have other bytes.
-                made = self.item(self.codec.unpacked(content), "", chunks)
-            else:
-                made = self.content(content, chunks)
+            made = self.item(value, "", chunks) if content is None else self.content(content, chunks)
             if made != ref:
                 raise Conflict(
                     "chunks that were left out as known were deleted meanwhile, and cannot be made again: "
@@ -151,7 +147,7 @@ class _Sequence:
         self.start = 0  # where the open run begins
         self.begun: Run | None = None  # the run of before that the open run continues
         self.refs: list[Ref] = []  # the references of the open run
-        self.contents: list[bytes | None] = []  # its items, as far as they were encoded here and are whole
+        self.contents: list[bytes] = []  # its items, as far as they were encoded here
         self.before: Sequence[Run] = ()
         self.starts: dict[int, Run] = {}  # where a run of before may stand again
         self.order: list[int] = []  # the same, ascending
@@ -208,12 +204,13 @@ class _Sequence:
         contents = self.encoder.codec.encode_items(self.values[position:stop]) if stop - position > 2 else None
         named, chunks, refs = self.encoder.digester.item, self.chunks, self.refs
         ref: Ref
-        for place, content in enumerate(contents or repeat(None, stop - position), position):
-            if content is not None and INLINE_BYTES <= len(content) <= LARGE_ITEM_BYTES:
+        for place, known in enumerate(contents or repeat(None, stop - position), position):
+            content = self._encode_one(place) if known is None else known
+            if INLINE_BYTES <= len(content) <= LARGE_ITEM_BYTES:
                 ref = named(content)
                 chunks[ref] = (b"", content)
             else:
-                ref, content = self._encode_one(place)
+                ref = self.encoder.content(content, chunks)
             refs.append(ref)
             self.contents.append(content)
             if len(refs) >= FEWEST_IN_RUN and ends_run(ref, len(refs)):
@@ -223,15 +220,12 @@ class _Sequence:
                 refs = self.refs
         return stop
 
-    def _encode_one(self, position: int) -> tuple[Ref, bytes | None]:
+    def _encode_one(self, position: int) -> bytes:
         try:
-            ref = self.encoder.item(self.values[position], "", self.chunks)
+            return self.encoder.codec.encode(self.values[position])
         except NotSerializable as error:
             name = position if self.keys is None else self.keys[position]
             raise error.under(f"{self.path}[{name!r}]") from None
-        if type(ref) is bytes:
-            return ref, self.chunks[ref][1]
-        return ref, ref.content if isinstance(ref, Inline) else None
 
     def _close(self, end: int) -> None:
         """End the open run; one that is just what it was before keeps its proof and its digest."""
@@ -240,9 +234,8 @@ class _Sequence:
             self.made.append(begun)
         else:
             keys = None if self.keys is None else self.keys[self.start : end]
-            contents: Any = None if None in self.contents else self.contents
             values = self.values[self.start : end]
-            proof = self.encoder.prover.prove(values, begun.proof if begun else None, contents)
+            proof = self.encoder.prover.prove(values, begun.proof if begun else None, self.contents)
             self.made.append(Run(tuple(self.refs), keys, proof, id(values[0])))
             self._expect(end, self.refs[-1])
         self.refs, self.contents = [], []

@@ -71,21 +71,17 @@ class Prover:
         # Where the store itself keeps the encoded items in memory, remembering them costs nothing.
         self.shares_contents = shares_contents
 
-    def prove(self, values: Sequence[Any], begun: Proof | None, contents: list[bytes] | None) -> Proof:
-        """A proof for values that were just encoded.
+    def prove(self, values: Sequence[Any], begun: Proof | None, contents: list[bytes]) -> Proof:
+        """A proof for values that were just encoded, made from what was encoded: they may be others by now.
 
-        `begun` holds for those at their beginning; `contents` are the items of the others, where known.
+        `begun` holds for those at their beginning; `contents` are the items of the others.
         """
         if self.trust_identity:
             return Same(list(values))
+        made = Contents(contents, list(map(type, values[len(values) - len(contents) :])))
         if isinstance(begun, Fingerprint):
-            added = self.fingerprints.exactly_of(values[len(begun.kinds) :])
-            if added is not None:
-                return self.fingerprints.joined(begun, added)
-        elif contents is not None:
-            made = Contents(contents, list(map(type, values[len(values) - len(contents) :])))
-            return begun.followed_by(made) if isinstance(begun, Contents) else made
-        return Contents([self.codec.encode(value) for value in values], list(map(type, values)))
+            begun = Contents(self.fingerprints.items_of(begun), begun.kinds)
+        return begun.followed_by(made) if isinstance(begun, Contents) else made
 
     def holds(self, run: Run, values: Sequence[Any], *, is_closed: bool) -> bool:
         """Whether the values still encode to the bytes that the run was made from."""

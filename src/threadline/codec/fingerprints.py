@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
-from .framing import EXT_HEADERS, array_header, array_header_size
+from .framing import EXT_HEADERS, array_header
 from .plans import name_header
 from .rules import class_name
 from .scan import has_bytes, may_hold_bytes
@@ -68,27 +68,10 @@ class Fingerprinter:
         except (TypeError, RecursionError):
             return None
 
-    def exactly_of(self, values: Sequence[Any]) -> Fingerprint | None:
-        """A fingerprint from which the items can be made again; None where there is no such."""
-        found = self.of(values)
-        if found is None:
-            return None
-        is_native = _NATIVE.issuperset(found.kinds)
-        if not is_native and not self.codec.alike.are_whole([value.__dict__ for value in values], found.kinds):
-            return None
-        return None if self.misleads(found) else found
-
     @staticmethod
     def misleads(found: Fingerprint) -> bool:
         """Bytes and bytearrays pack alike, so a fingerprint that holds either proves nothing."""
         return may_hold_bytes(found.packed) and has_bytes(unpackb(found.packed, ext_hook=Ext))
-
-    @staticmethod
-    def joined(first: Fingerprint, second: Fingerprint) -> Fingerprint:
-        """The fingerprint of two runs, one after the other."""
-        kinds = first.kinds + second.kinds
-        packed = array_header(len(kinds)) + first.packed[array_header_size(first.packed) :]
-        return Fingerprint(kinds, packed + second.packed[array_header_size(second.packed) :])
 
     def is_made_of(self, found: Fingerprint, contents: Contents) -> bool:
         """Whether a fingerprint packs the very states that these encoded items hold."""

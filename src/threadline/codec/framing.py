@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["EXT_HEADERS", "array_header", "array_header_size", "ext_frame", "map_header"]
+__all__ = ["EXT_HEADERS", "array_header", "ext_frame", "is_container", "map_header"]
 
-_ARRAY_HEADERS = {0xDC: 3, 0xDD: 5}
 # How many bytes the header of an extension takes, by its first byte; the last of them is its code.
 EXT_HEADERS = {0xC7: 3, 0xC8: 4, 0xC9: 6, 0xD4: 2, 0xD5: 2, 0xD6: 2, 0xD7: 2, 0xD8: 2}
 
@@ -21,9 +20,9 @@ def map_header(length: int) -> bytes:
     return _header(length, 0x80, b"\xde", b"\xdf")
 
 
-def array_header_size(packed: bytes) -> int:
-    """How many bytes the header of a packed array takes."""
-    return _ARRAY_HEADERS.get(packed[0], 1)
+def is_container(packed: bytes) -> bool:
+    """Whether what was packed is an array or a map."""
+    return 0x80 <= packed[0] <= 0x9F or 0xDC <= packed[0] <= 0xDF
 
 
 def ext_frame(code: int, *data: bytes) -> bytes:

@@ -164,7 +164,7 @@ class Codec:
 
     def unpacked(self, data: bytes) -> Any:
         """Encoded bytes as lists, dicts and plain values, with extensions as they are: it encodes to these bytes."""
-        return self.decode(data) if self.foreign is not None else unpackb(data, ext_hook=Ext)
+        return unpackb(data, ext_hook=Ext)
 
     def decode_items(self, items: list[bytes]) -> list[Any]:
         """The values of items that were encoded one by one; objects are unpacked together, which is faster."""

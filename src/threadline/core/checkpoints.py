@@ -301,6 +301,8 @@ def _acknowledge(tools: Tools, one: PreparedPut | PreparedWrites, stamp: Stamp) 
 async def _refresh(backend: Backend, tools: Tools, one: PreparedPut | PreparedWrites) -> None:
     """After a refusal: bring every chunk again, learn which are there, and read the parent anew."""
     thread = await backend.thread(one.place.thread_id)
+    one.stamp = None if thread is None or thread.status == "deleted" else (thread.pool, thread.epoch)
+    tools.see(one.place.thread_id, one.stamp)
     for run in one.reused:
         try:
             tools.encoder.rebuild(run, one.chunks)
@@ -308,12 +310,8 @@ async def _refresh(backend: Backend, tools: Tools, one: PreparedPut | PreparedWr
             raise Conflict(f"thread {one.place.thread_id!r}: {error}") from None
     one.made.extend(one.reused)
     one.reused = []
-    if thread is None or thread.status == "deleted":
-        one.stamp = None
-    else:
-        one.stamp = (thread.pool, thread.epoch)
-        tools.see(one.place.thread_id, one.stamp)
-        absent = await backend.missing(thread.pool, list(one.chunks))
+    if one.stamp is not None:
+        absent = await backend.missing(one.stamp[0], list(one.chunks))
         tools.known.add(one.stamp, [digest for digest in one.chunks if digest not in absent])
     if isinstance(one, PreparedPut) and one.place.checkpoint_id is not None:
         had = one.parent

@@ -179,9 +179,11 @@ class Tools:
             one.recall.clear()
             one.reader.clear()
 
-    def see(self, thread_id: str, stamp: Stamp) -> None:
-        """Note the pool and epoch a thread has now."""
-        if self.stamps.get(thread_id) != stamp:
+    def see(self, thread_id: str, stamp: Stamp | None) -> None:
+        """Note the pool and epoch a thread has now; None for one that is not there."""
+        if stamp is None:
+            self.stamps.drop(thread_id)
+        elif self.stamps.get(thread_id) != stamp:
             self.stamps.put(thread_id, stamp, 200 + len(thread_id))
 
     def keep_roots(self, thread_id: str, namespace: str, checkpoint_id: str, stamp: Stamp, roots: Roots) -> None:
