@@ -18,7 +18,6 @@ from .port import (
     CheckpointRow,
     ChunkRow,
     Found,
-    Newest,
     PoolSummary,
     Query,
     Stale,
@@ -124,13 +123,13 @@ class MemoryBackend:
                 self._chunks.pop(thread.pool, None)
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, since: Newest | None = None
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, seen: CheckpointKeys | None = None
     ) -> int | None:
         with self._lock:
             thread = self._alive(thread_id)
             if thread is None:
                 return 0
-            if since is not None and not self._parents_since(thread, since).isdisjoint((*keys, *settled)):
+            if seen is not None and not self._parents_of_others(thread, seen).isdisjoint((*keys, *settled)):
                 return None
             for key in (*keys, *settled):
                 self._writes.pop((thread.serial, *key), None)
@@ -141,12 +140,13 @@ class MemoryBackend:
                     removed += 1
             return removed
 
-    def _parents_since(self, thread: ThreadRow, since: Newest) -> set[tuple[str, str | None]]:
-        """What checkpoints later than these descend from."""
+    def _parents_of_others(self, thread: ThreadRow, seen: CheckpointKeys) -> set[tuple[str, str | None]]:
+        """What the checkpoints beside these descend from."""
         return {
-            (namespace, self._checkpoints[thread.serial, namespace, later].parent)
+            (namespace, self._checkpoints[thread.serial, namespace, other].parent)
             for namespace, ids in self._ids[thread.serial].items()
-            for later in ids[bisect_right(ids, since.get(namespace, "")) :]
+            for other in ids
+            if (namespace, other) not in seen
         }
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:

@@ -12,7 +12,7 @@ Promises every backend keeps, and the contract suite checks:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -25,7 +25,6 @@ __all__ = [
     "CheckpointRow",
     "ChunkRow",
     "Found",
-    "Newest",
     "PoolSummary",
     "Query",
     "Stale",
@@ -54,9 +53,7 @@ class CheckpointKey(NamedTuple):
     id: str
 
 
-CheckpointKeys: TypeAlias = Sequence[CheckpointKey]
-# The newest checkpoint of each namespace of a thread.
-Newest: TypeAlias = Mapping[str, str]
+CheckpointKeys: TypeAlias = Collection[CheckpointKey]
 
 
 class CheckpointRow(NamedTuple):
@@ -240,12 +237,12 @@ class Backend(Protocol):
         """Delete a thread's rows and leave a tombstone; the last thread of a pool takes the chunks along."""
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, since: Newest | None = None
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, seen: CheckpointKeys | None = None
     ) -> int | None:
         """Delete checkpoints and their writes, and of `settled` only the writes; chunks stay for collect.
 
-        `since` has the newest checkpoint of each namespace when this was decided. Where a later one has one of
-        these for its parent nothing is deleted, and None returned: who decided must look again.
+        `seen` are the checkpoints that the thread had when this was decided. Where another one has one of these
+        for its parent nothing is deleted, and None returned: who decided must look again.
         """
 
     async def pool_links(self, pool: int) -> list[bytes]:

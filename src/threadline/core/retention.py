@@ -232,10 +232,7 @@ async def remove_batch(
         if spares_marked:
             spared |= await marked_in(backend, thread_id)
         keys, settled = ([key for key in part if key not in spared] for part in (doomed, emptied))
-        newest: dict[str, str] = {}
-        for namespace, checkpoint_id in history:
-            newest[namespace] = max(checkpoint_id, newest.get(namespace, ""))
-        removed = await backend.remove_checkpoints(thread_id, keys, settled, since=newest)
+        removed = await backend.remove_checkpoints(thread_id, keys, settled, seen=history.keys())
         if removed is not None:
             return removed
     raise Unavailable(

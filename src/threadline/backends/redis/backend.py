@@ -19,7 +19,6 @@ from ..port import (
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
-    Newest,
     Stale,
     ThreadRow,
     WriteRow,
@@ -239,14 +238,15 @@ class RedisBackend(RedisSurvey):
         await self.directory.unlist(thread_id, entry, is_empty=int(living) <= 0)
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, since: Newest | None = None
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, seen: CheckpointKeys | None = None
     ) -> int | None:
         both = (*keys, *settled)
-        names = {key.namespace for key in both} if since is not None else set()
-        looks = [part for name in names for part in (escaped(name), encoded((since or {}).get(name, "")))]
+        names = {key.namespace for key in both} if seen is not None else set()
+        there = [place_of(*key) for key in seen or () if key.namespace in names]
+        looks = [len(names), *map(escaped, names), len(there), *there]
         places = [place_of(*key) for key in both]
         tasks = [escaped(key.namespace) + escaped(key.id) for key in both]
-        args = [len(names), *looks, len(both), len(keys), *places, *tasks]
+        args = [*looks, len(both), len(keys), *places, *tasks]
         _, removed = await self._on_thread(REMOVE_CHECKPOINTS, thread_id, *args)
         return None if removed == -1 else int(removed or 0)
 

@@ -233,7 +233,7 @@ return {row[1], living}
 )
 
 # Delete checkpoints with their writes, and of others only the writes; places come with the head of their writes.
-# Nothing goes, and -1 is the answer, if a checkpoint later than one that was seen has one of these for its parent.
+# Nothing goes, and -1 is the answer, if a checkpoint beside those that were seen has one of these for its parent.
 REMOVE_CHECKPOINTS = script(
     COMMON,
     _DROP,
@@ -241,19 +241,19 @@ REMOVE_CHECKPOINTS = script(
 local row = row_of(0, take())
 if not lives(row) then return 0 end
 local head, removed = row[1] .. ':', 0
-local seen = {}
-for i = 1, tonumber(take()) do seen[i] = {head .. take(), take()} end
+local spaces, seen = {}, {}
+for i = 1, tonumber(take()) do spaces[i] = head .. take() end
+for i = 1, tonumber(take()) do seen[head .. take()] = true end
 local count, goes = tonumber(take()), tonumber(take())
 local places, named = {}, {}
 for i = 1, count do
   places[i] = head .. take()
   named[places[i]] = true
 end
-for i = 1, #seen do
-  local space, newest_seen = seen[i][1], seen[i][2]
-  local low = newest_seen == '' and '[' .. space or '(' .. space .. newest_seen
-  for _, later in ipairs(redis.call('ZRANGEBYLEX', KEYS[ORDER], low, '(' .. space .. '\255')) do
-    local value = redis.call('HGET', KEYS[ROWS], later)
+for i = 1, #spaces do
+  local space = spaces[i]
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', KEYS[ORDER], '[' .. space, '(' .. space .. '\255')) do
+    local value = not seen[place] and redis.call('HGET', KEYS[ROWS], place)
     -- A parent stands behind an equals sign.
     if value and named[space .. string.sub(fields(value)[2], 2)] then return -1 end
   end

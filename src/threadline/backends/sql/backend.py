@@ -9,7 +9,7 @@ read before the lock was granted is read again. Work may be run again from its s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from ...errors import Conflict, NotFound
@@ -20,7 +20,6 @@ from ..port import (
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
-    Newest,
     Stale,
     ThreadRow,
     WriteRow,
@@ -160,7 +159,7 @@ class SqlBackend(SqlReader):
         await self.database.write(work)
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, since: Newest | None = None
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, seen: CheckpointKeys | None = None
     ) -> int | None:
         async def work(tx: Transaction) -> int | None:
             # Held, so that nobody goes on from one of these between the look and the deletion.
@@ -168,35 +167,40 @@ class SqlBackend(SqlReader):
             if thread is None or thread.status == "deleted":
                 return 0
             place = (thread.pool, thread.serial)
-            if since is not None and await self._are_parents(place, {*keys, *settled}, since, tx):
+            if seen is not None and not set(await self._children(place, [*keys, *settled], tx)) <= set(seen):
                 return None
             await self._drop_named(self.sql.w, "checkpoint_id", place, [*keys, *settled], tx)
             return await self._drop_named(self.sql.c, "id", place, keys, tx)
 
         return await self.database.write(work)
 
-    async def _are_parents(
-        self, place: tuple[int, int], keys: set[CheckpointKey], since: Newest, tx: Transaction
-    ) -> bool:
-        """Whether a checkpoint later than those of `since` has one of these for its parent."""
-        for namespace in {key.namespace for key in keys}:
-            rows = await tx.rows(self.sql.parents_after, (*place, namespace, since.get(namespace, "")))
-            if any((namespace, parent) in keys for (parent,) in rows):
-                return True
-        return False
+    async def _children(self, place: tuple[int, int], keys: CheckpointKeys, tx: Transaction) -> list[CheckpointKey]:
+        """The checkpoints that have one of these for their parent."""
+        return [
+            CheckpointKey(namespace, child)
+            for namespace, part in self._parts(keys)
+            for (child,) in await tx.rows(*self.sql.children((*place, namespace), part))
+        ]
 
     async def _drop_named(
-        self, table: str, column: str, place: tuple[int, int], keys: Sequence[CheckpointKey], tx: Transaction
+        self, table: str, column: str, place: tuple[int, int], keys: CheckpointKeys, tx: Transaction
     ) -> int:
         """Delete the rows of these checkpoints, many in a statement: each is a way to a server and back."""
+        return sum(
+            [
+                await tx.run(*self.sql.drop_among(table, column, (*place, namespace), part))
+                for namespace, part in self._parts(keys)
+            ]
+        )
+
+    def _parts(self, keys: CheckpointKeys) -> Iterator[tuple[str, Sequence[str]]]:
+        """Checkpoints by namespace, in parts that one statement names."""
         ids: dict[str, list[str]] = defaultdict(list)
         for namespace, checkpoint_id in keys:
             ids[namespace].append(checkpoint_id)
-        dropped = 0
         for namespace, inside in ids.items():
             for part in self._batches(inside):
-                dropped += await tx.run(*self.sql.drop_among(table, column, (*place, namespace), part))
-        return dropped
+                yield namespace, part
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         async def work(tx: Transaction) -> int:

@@ -111,7 +111,6 @@ class Statements:
         newest_id = (
             f"SELECT max(n.id) FROM {c} n WHERE n.pool = t.pool AND n.thread = t.serial AND n.namespace = c.namespace"
         )
-        self.parents_after = text(f"SELECT parent FROM {c} WHERE pool = ? AND thread = ? AND namespace = ? AND id > ?")
         self.newest_id = text(f"SELECT max(id) FROM {c} WHERE pool = ? AND thread = ? AND namespace = ?")
         self.find = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? AND c.id = ?")
         self.newest = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? ORDER BY c.id DESC LIMIT 1")
@@ -217,6 +216,12 @@ class Statements:
         """Delete these chunks of a pool, and what the statement binds."""
         condition, bound = self.dialect.among("digest", digests)
         return self.dialect.text(f"DELETE FROM {self.k} WHERE pool = ? AND {condition}"), [pool, *bound]
+
+    def children(self, place: tuple[int, int, str], ids: Sequence[str]) -> tuple[str, list[Any]]:
+        """Which checkpoints of a namespace have one of these for their parent, and what the statement binds."""
+        condition, bound = self.dialect.among("parent", ids)
+        here = "pool = ? AND thread = ? AND namespace = ?"
+        return self.dialect.text(f"SELECT id FROM {self.c} WHERE {here} AND {condition}"), [*place, *bound]
 
     def drop_among(
         self, table: str, column: str, place: tuple[int, int, str], ids: Sequence[str]

@@ -210,23 +210,28 @@ async def test_what_was_deleted_can_be_put_again(saver: Half, thread: str) -> No
 async def test_what_somebody_went_on_from_since_it_was_looked_at_is_not_deleted(saver: Half, thread: str) -> None:
     engine = saver.saver._engine
 
-    async def removed(*args: Any, since: dict[str, str]) -> int | None:
+    async def removed(*args: Any, seen: list[CheckpointKey]) -> int | None:
         def act(backend: Backend) -> Coroutine[Any, Any, int | None]:
-            return backend.remove_checkpoints(thread, *args, since=since)
+            return backend.remove_checkpoints(thread, *args, seen=seen)
 
         return await engine.arun(act) if saver.is_async else engine.run(act)
 
     for namespace in ("", "odd\0|name:1", "odd\0|name:10"):
-        first = await put(saver, place(thread, namespace=namespace), {"turn": 0})
+        early, first_id = new_id(), new_id()
+        first = await put(saver, place(thread, namespace=namespace), {"turn": 0}, id=first_id)
+        late_id = new_id()
         newest = await put(saver, first, {"turn": 1})
-        seen = {namespace: id_of(newest)}
-        keys = [CheckpointKey(namespace, id_of(first))]
-        late = await put(saver, first, {"turn": 2})
-        assert await removed(keys, since=seen) is None
-        assert await removed((), keys, since=seen) is None
-        assert await removed(keys, since={}) is None
-        assert await saver.get_tuple(first) is not None
-        assert await removed([CheckpointKey(namespace, id_of(newest))], since=seen) == 1
-        assert await removed(keys, since={namespace: id_of(late)}) == 1
+        keys = [CheckpointKey(namespace, first_id)]
+        seen = [*keys, CheckpointKey(namespace, id_of(newest))]
+        # Ids are made before their puts arrive, and by clocks that differ: one that comes late may lie anywhere.
+        for number, checkpoint_id in enumerate((new_id(), late_id, early)):
+            late = await put(saver, first, {"turn": 2 + number}, id=checkpoint_id)
+            assert await removed(keys, seen=seen) is None
+            assert await removed((), keys, seen=seen) is None
+            assert await removed(keys, seen=[]) is None
+            assert await saver.get_tuple(first) is not None
+            seen.append(CheckpointKey(namespace, id_of(late)))
+        assert await removed([CheckpointKey(namespace, id_of(newest))], seen=seen[:2]) == 1
+        assert await removed(keys, seen=seen) == 1
         assert await saver.get_tuple(first) is None
         assert await saver.get_tuple(late) is not None
