@@ -82,9 +82,9 @@ def waiter(places, seconds, told):
 def test_a_place_that_comes_free_as_the_time_ends_is_taken():
     places, first, told = Places(1), object(), []
     places.take(first)
-    thread = waiter(places, 0.05, told)
+    thread = waiter(places, 1.0, told)
     with places.door:
-        time.sleep(0.1)
+        time.sleep(1.1)
         places._inside.discard(first)
     thread.join(10)
     assert told == [True]
