@@ -1,5 +1,7 @@
 """Servers, stores and commands for every folder of tests: see tests/servers, tests/stores.py and tests/commands.py."""
 
+import signal
+
 import pytest
 
 from tests.commands import run  # noqa: F401
@@ -21,3 +23,7 @@ from tests.stores import connect, database, half, url  # noqa: F401
 
 # What several folders check with: pytest explains the asserts of these modules as it does in test files.
 pytest.register_assert_rewrite("crowd", "crowd_checks")
+
+# A shell that starts a run in the background has it ignore interrupts, and so would every process that is tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
