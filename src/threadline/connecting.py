@@ -161,18 +161,39 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
         raise InvalidRequest("the URL is empty; give one such as sqlite:///agents.db")
     scheme, separator, rest = text.partition("://")
     if not separator:
+        _refuse_address(text)
         return "sqlite", text
     kind = _SCHEMES.get(scheme)
     if kind is None:
         known = ", ".join(f"{name}://" for name in (*_SERVED, "memory"))
         shown = f"{scheme}://" if re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]{0,30}", scheme) else "such a URL"
         raise InvalidRequest(f"no backend of this version serves {shown}; there are {known}")
+    if kind in ("sqlite", "memory"):
+        _refuse_address(rest.removeprefix("/"))
     if kind == "sqlite":
         if "?" in rest:
             raise InvalidRequest("a sqlite:// URL takes no ?query; give options as keyword arguments (docs/options.md)")
         # sqlite:///relative.db, sqlite:////absolute.db, sqlite:// in memory.
         return kind, rest[1:] or ":memory:" if rest.startswith("/") else rest or ":memory:"
     return kind, rest if kind == "memory" else text
+
+
+# The keywords of libpq's connection strings and of others like it, where a name begins.
+_KEYWORD = re.compile(
+    r"(?:^|[\s;])(?:host|hostaddr|port|dbname|database|server|user|uid|password|passwd|pwd|passfile|service|sslmode)\s*=",
+    re.IGNORECASE,
+)
+# A user and a password before an @; C:\\ is a drive.
+_LOGIN = re.compile(r"(?!file:)(?![A-Za-z]:[\\/])[^/\\@]*:.*@", re.IGNORECASE | re.DOTALL)
+
+
+def _refuse_address(name: str) -> None:
+    """Refuse a name that is a server's address: a file of that name would show its password. Nothing of it is shown."""
+    if _KEYWORD.search(name) or _LOGIN.match(name):
+        raise InvalidRequest(
+            "this looks like the address of a server, not like the path of a SQLite file: write a server's as "
+            "postgresql://user:password@host:5432/database, and put ./ before a file that is really named so"
+        )
 
 
 def make_tools(

@@ -22,6 +22,8 @@ never hold a password, a key or a piece of state.
 
 from __future__ import annotations
 
+from .printable import printable
+
 __all__ = [
     "Closed",
     "Conflict",
@@ -42,6 +44,10 @@ __all__ = [
 
 class ThreadlineError(Exception):
     """The root of the tree."""
+
+    # Messages name ids that came from outside, and end in logs and on terminals.
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class Unavailable(ThreadlineError, ConnectionError):
@@ -73,7 +79,7 @@ class NotFound(ThreadlineError, KeyError):
 
     # KeyError shows the repr of its argument, which makes sentences unreadable.
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
+        return printable(self.args[0]) if self.args else ""
 
 
 class Conflict(ThreadlineError, ValueError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple, TypedDict
 
@@ -24,6 +24,7 @@ __all__ = [
     "SCHEDULED",
     "TASKS",
     "WRITES_IDX_MAP",
+    "answered_ids",
     "copy_checkpoint",
     "empty_checkpoint",
     "get_checkpoint_id",
@@ -154,3 +155,9 @@ def get_checkpoint_metadata(config: Mapping[str, Any], metadata: Mapping[str, An
             if isinstance(value, (str, int, float)):
                 merged[key] = value
     return merged
+
+
+def answered_ids(writes: Iterable[PendingWrite]) -> set[str]:
+    """The ids of the interrupts that were answered, by the notes among some pending writes."""
+    notes = [value for _, channel, value in writes if channel == ANSWERED]
+    return {note[0] for note in notes if type(note) is list and note and type(note[0]) is str}

@@ -15,12 +15,13 @@ from .backends.engine import Engine, Operation, ViewEngine
 from .backends.layers import WithinLayer
 from .codec.serializer import Serializer
 from .core import copies, history, retention
-from .core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
+from .core.checkpoints import put_all
 from .core.documents import log_damage
+from .core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
 from .core.reading import Read, read_one, to_tuple
 from .core.requests import Place, place_of, plain_text, text_id, text_ids, text_names
 from .core.tools import Tools
-from .errors import Corrupt, InvalidRequest, NotAllowed
+from .errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from .lease import Lease
 from .model import ChannelVersions, CheckpointTuple, Config
 from .upkeep import Upkeep
@@ -271,8 +272,9 @@ class Saver(Upkeep):
     def _noted(self, place: Place, read: Read | None) -> Any:
         """A checkpoint decoded; under fencing, noted as read by a run: as the newest, or by its id."""
         if self._tools.fencing:
-            newest = place._replace(checkpoint_id=read.found.row.id if read is not None else None)
-            self._tools.note_head(newest, is_head=place.checkpoint_id is None)
+            by_id = place.checkpoint_id is not None
+            if read is not None:
+                self._tools.note_read(place._replace(checkpoint_id=read.found.row.id), by_id=by_id)
         return None if read is None else to_tuple(self._tools, read, lazy=False, make=self._tuple_type)
 
     def _pages(self, searched: history.Search) -> Iterator[Any]:
@@ -298,7 +300,7 @@ class Saver(Upkeep):
         for read, metadata in rows:
             try:
                 yield to_tuple(self._tools, read, lazy=True, metadata=metadata, make=self._tuple_type)
-            except (Corrupt, NotAllowed) as damage:
+            except (Corrupt, NotAllowed, NotFound) as damage:
                 log_damage(damage)
 
     def _deleting(self, thread_id: str) -> Operation[None]:

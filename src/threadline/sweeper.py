@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .core.policy import Policy, seconds_of
 from .errors import InvalidRequest
+from .printable import printable
 
 if TYPE_CHECKING:
     from .upkeep import Upkeep
@@ -68,7 +69,7 @@ class Sweeper:
             try:
                 self._saver.sweep(self._policy)
             except Exception as error:  # whatever it is, the next turn comes
-                log.error("the sweep failed and is tried again in %.0f s: %s", self.every_seconds, error)
+                log.error("the sweep failed and is tried again in %.0f s: %s", self.every_seconds, printable(error))
             if self._stop.wait(self.every_seconds):
                 return
 
@@ -77,5 +78,5 @@ class Sweeper:
             try:
                 await self._saver.asweep(self._policy)
             except Exception as error:  # whatever it is, the next turn comes
-                log.error("the sweep failed and is tried again in %.0f s: %s", self.every_seconds, error)
+                log.error("the sweep failed and is tried again in %.0f s: %s", self.every_seconds, printable(error))
             await asyncio.sleep(self.every_seconds)

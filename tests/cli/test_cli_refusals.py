@@ -143,3 +143,41 @@ def test_passwords_are_never_shown(run: Run) -> None:
     for command in (["threads"], ["setup", "--print"], ["health"], ["sweep", "--yes"]):
         told, complaints = run(*command, "--url", "oracle://me:secret@host/db", status=2)
         assert "secret" not in told + complaints
+
+
+def test_an_address_that_is_no_url_is_refused_and_not_shown(run: Run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for address in ("host=db user=me password=secret", "me:secret@db/agents", "sqlite://me:secret@db"):
+        for command in (["threads"], ["setup"], ["health"], ["sweep", "--yes"], ["import", address, "--to"]):
+            told, complaints = run(*command, *([] if command[-1] == "--to" else ["--url"]), address, status=2)
+            assert "postgresql://" in complaints
+            assert "secret" not in told + complaints
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_command_says_that_a_store_is_encrypted_and_calls_nothing_damaged(
+    run: Run, tmp_path: Path, monkeypatch
+) -> None:
+    from threadline.cli.commands import COMMANDS
+
+    monkeypatch.delenv("LANGGRAPH_AES_KEY", raising=False)
+    path = tmp_path / "sealed.db"
+    with threadline.connect(path, encryption=threadline.KeyRing({"env": b"k" * 32})) as saver:
+        checkpoint = threadline.empty_checkpoint()
+        saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint, {"step": 0}, {})
+    arguments = {
+        "answer": ["t", "id", "yes"],
+        "merge": ["t", "a", "b"],
+        "tag": ["t", "name"],
+        "diff": ["t", "head"],
+        **{name: ["t"] for name in ("log", "show", "writes", "fork", "pin", "unpin", "archive", "restore")},
+        "prune": ["t", "--keep-last", "1"],
+        "rollback": ["t", "head"],
+        "rm": ["t", "--yes"],
+        "sweep": ["--yes"],
+        "gc": ["--yes"],
+    }
+    for command in sorted(COMMANDS.keys() - {"demo", "health", "import", "setup"}):
+        told, complaints = run(command, "--url", path, *arguments.get(command, []), status=2)
+        assert "this store is encrypted: set LANGGRAPH_AES_KEY to its key" in complaints, command
+        assert "amaged" not in told + complaints

@@ -240,14 +240,24 @@ def test_a_store_gives_arrays_and_frames_back(connect):
     assert anatomy(values_at(connect(), config)) == anatomy(state)
 
 
-def test_arrays_are_read_by_a_process_that_has_not_imported_numpy(run_script):
-    packed = Codec().encode([np.arange(3), pd.Series([1, 2])]).hex()
+def test_arrays_and_frames_are_read_once_the_process_has_imported_their_libraries_and_never_import_them(run_script):
+    array, series = (Codec().encode(value).hex() for value in (np.arange(3), pd.Series([1, 2])))
     script = f"""
         import sys
+        from threadline import NotAllowed
         from threadline.codec import Codec
-        assert "numpy" not in sys.modules and "pandas" not in sys.modules
-        array, series = Codec().decode(bytes.fromhex("{packed}"))
-        print(array.tolist(), series.tolist())
+        codec = Codec()
+        array, series = map(bytes.fromhex, ("{array}", "{series}"))
+        for content, library in ((array, "numpy"), (series, "pandas")):
+            try:
+                codec.decode(content)
+            except NotAllowed as refusal:
+                assert f"import {{library}}" in str(refusal), refusal
+            else:
+                raise AssertionError(library)
+        assert not {{"numpy", "pandas", "pyarrow"}} & sys.modules.keys()
+        import numpy, pandas
+        print(codec.decode(array).tolist(), codec.decode(series).tolist())
     """
     assert run_script(script) == "[0, 1, 2] [1, 2]"
 
@@ -257,6 +267,7 @@ def test_without_pyarrow_the_error_names_the_extra(run_script):
     script = f"""
         import sys
         sys.modules["pyarrow"] = None
+        import pandas
         from threadline import MissingExtra
         from threadline.codec import Codec
         try:

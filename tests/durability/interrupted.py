@@ -2,7 +2,7 @@
 
     python interrupted.py URL
 
-Exits with 0 when the other threads' puts went through or said that they were interrupted, all that was
+Exits with 0 when the other threads' puts went through, all that was
 acknowledged is there, and the saver goes on working.
 """
 
@@ -48,10 +48,6 @@ def keep_writing(saver, name, is_over, written, errors):
     while not is_over.is_set():
         try:
             saver.put(*lives.put_arguments(name, step))
-        except threadline.Unavailable as error:
-            if "interrupted" not in str(error):
-                errors.append(error)
-            continue  # a retry is safe, says the error; the same put again
         except BaseException as error:
             errors.append(error)
             return

@@ -5,8 +5,10 @@ import time
 
 import lives
 import pytest
+from test_durability_places import interrupted_at, lines_of
 
 from threadline.backends.group import GroupCommit
+from threadline.backends.memory import MemoryBackend
 from threadline.backends.sqlite import SqliteConnections
 
 MOMENTS = [
@@ -27,15 +29,19 @@ MOMENTS = [
 ]
 
 
+class TimeIsOver(Exception):
+    """What the soft time limit of a worker raises: to the drivers an error like any other."""
+
+
 IDS = [f"{when} {owner.__name__}.{method}" for owner, method, when in MOMENTS]
 
 
 @pytest.fixture
 def interrupt(monkeypatch):
-    """Raises KeyboardInterrupt in the main thread, once, where a method of these objects begins or ends."""
+    """Raises in the main thread, once, where a method of these objects begins or ends."""
 
-    def arrange(targets, owner, method, when):
-        original, pending = getattr(owner, method), [KeyboardInterrupt()]
+    def arrange(targets, owner, method, when, kind=KeyboardInterrupt):
+        original, pending = getattr(owner, method), [kind()]
 
         def strike(moment, target):
             is_main = threading.current_thread() is threading.main_thread()
@@ -68,12 +74,13 @@ def test_an_interrupted_put_leaves_a_saver_and_a_file_that_can_be_written(connec
     assert steps == ([3, 2, 1] if moment[1] == "_attempt" else [3, 2, 1, 0])
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeIsOver])
 @pytest.mark.parametrize("most_together", [128, 2])
 @pytest.mark.parametrize("moment", MOMENTS, ids=IDS)
-def test_puts_in_the_group_of_an_interrupted_one_are_stored_or_told(
-    connect, database, interrupt, moment, most_together, monkeypatch
+def test_puts_in_the_group_of_an_interrupted_one_are_tried_again_and_stored(
+    connect, database, interrupt, moment, most_together, kind, monkeypatch
 ):
-    """The main thread commits for four others when it is interrupted: nobody waits for ever or is told a lie."""
+    """The main thread commits for four others when it is interrupted: none of them hears of it."""
     saver, other = connect(database, timeout=1.0), connect(database, timeout=1.0)
     saver.put(*lives.put_arguments("t", 0))
     group, outcomes = saver._engine._group, {}
@@ -92,8 +99,8 @@ def test_puts_in_the_group_of_an_interrupted_one_are_stored_or_told(
     while len(group._waiting) < 4:
         time.sleep(0.001)
     group._is_paused = False
-    interrupt((group, saver._engine._connections), *moment)
-    with pytest.raises(KeyboardInterrupt):
+    interrupt((group, saver._engine._connections), *moment, kind)
+    with pytest.raises(kind):
         saver.put(*lives.put_arguments("t", 1))
     if not group._leaders:  # the main thread never came to lead: whoever puts next does
         saver.put(*lives.put_arguments("t", 1))
@@ -101,10 +108,30 @@ def test_puts_in_the_group_of_an_interrupted_one_are_stored_or_told(
         thread.join(10)
     assert len(outcomes) == 4
     for name, outcome in outcomes.items():
-        if isinstance(outcome, Exception):
-            assert "interrupted" in str(outcome)
-            saver.put(*lives.put_arguments(name, 0))
+        assert not isinstance(outcome, Exception), outcome
         assert lives.check(other.get_tuple(lives.config(name)), name) == 0
+
+
+MEMORY_LINES = [
+    line for name in ("_apply", "remove_checkpoints", "collect") for line in lines_of(getattr(MemoryBackend, name))
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "text"), MEMORY_LINES, ids=[f"{code.co_name}:{text[:40]}" for code, _, text in MEMORY_LINES]
+)
+def test_an_interrupt_at_any_line_leaves_records_in_memory_that_agree(connect, code, line, text):
+    saver = connect("memory://")
+    for step in range(4):
+        saver.put(*lives.put_arguments("t", step))
+    thread = saver.thread("t")
+    interrupted_at(code, line, lambda: saver.put(*lives.put_arguments("t", 4)))
+    saver.put(*lives.put_arguments("t", 4))
+    interrupted_at(code, line, lambda: thread.prune(keep_last=2))
+    thread.prune(keep_last=2)
+    # What was let go is not relied on by the next put.
+    saver.put(*lives.put_arguments("t", 5))
+    assert [lives.check(found, "t") for found in saver.list(lives.config("t"))] == [5, 4, 3]
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])

@@ -90,9 +90,9 @@ def flip(content, position=-1):
     return bytes(changed)
 
 
-def chunk_of(saver, value):
-    """The digest under which an item is stored."""
-    return saver._tools.encoder.digester.item(saver._tools.codec.encode(value))
+def chunk_of(saver, value, pool=1):
+    """The digest under which an item is stored in a pool; that of the first thread if none is named."""
+    return saver._tools.digesters.of(pool).item(saver._tools.codec.encode(value))
 
 
 def flip_chunk(path, digest):

@@ -252,7 +252,7 @@ def test_a_parent_altered_in_the_file_is_a_moved_row_and_a_circle(path, saver, c
 
 
 def test_orphaned_chunks_are_counted_and_are_no_error(path, saver, call):
-    digest = saver._tools.encoder.digester.item(b"nobody needs this")
+    digest = saver._tools.digesters.of(1).item(b"nobody needs this")
     alter(path, "INSERT INTO threadline_chunks VALUES (1, ?, x'', 0, ?)", (digest, b"nobody needs this"))
     report = call(saver, "fsck")
     assert report.ok
@@ -274,7 +274,7 @@ def test_a_damaged_orphan_is_an_error_because_a_put_would_rely_on_it(path, saver
 
 
 def test_a_leaked_pool_is_named(path, saver, call):
-    digest = saver._tools.encoder.digester.item(b"left behind")
+    digest = saver._tools.digesters.of(1).item(b"left behind")
     alter(path, "INSERT INTO threadline_chunks VALUES (4711, ?, x'', 0, ?)", (digest, b"left behind"))
     report = call(saver, "fsck")
     assert report.leaked_pools == (4711,)

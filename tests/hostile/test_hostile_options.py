@@ -1,11 +1,15 @@
 """URLs and options that cannot be right are refused when the saver is made, and nothing is opened."""
 
+import asyncio
 import logging
 import sqlite3
+import traceback
 
 import pytest
 
 import threadline
+from threadline.importing import import_threads
+from threadline.langgraph import AsyncSqliteSaver, Checkpointer, SqliteSaver
 
 WRONG_OPTIONS = {
     "table_prefix": [5, None, b"x", ["x"]],
@@ -80,6 +84,70 @@ def test_odd_file_names_are_taken_as_they_are(tmp_path, connect, half, make, nam
         reader = connect(path, read_only=True)
         assert half.call(reader, "get_tuple", make.config("t")).checkpoint == make.checkpoint(1)
     assert {one.name.removesuffix("-wal").removesuffix("-shm") for one in tmp_path.iterdir()} == {name}
+
+
+# Addresses of servers that look like the name of a file.
+ADDRESSES = [
+    "host=db.example.com user=me password=hunter2 dbname=agents",
+    "password=hunter2",
+    "dbname=hunter2",
+    "user = me password = 'hunter2'",
+    "user=me\npassword=hunter2",
+    "Server=db;Uid=me;Pwd=hunter2",
+    "me:hunter2@db.example.com/agents",
+    "me:hun/ter2@db.example.com",
+    ":hunter2@db.example.com:6379",
+    "postgresql:me:hunter2@db.example.com/agents",
+    "postgres:/me:hunter2@db.example.com/agents",
+    "sqlite://me:hunter2@db.example.com/agents",
+    "sqlite:///me:hunter2@agents.db",
+    "sqlite:///host=db password=hunter2",
+    "sqlite://host=db password=hunter2",
+    "memory://me:hunter2@db",
+]
+
+
+@pytest.mark.parametrize("given", ADDRESSES)
+def test_the_address_of_a_server_is_not_taken_for_the_name_of_a_file(given, tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("THREADLINE_URL", given)
+    for open_it in (
+        lambda: threadline.connect(given),
+        lambda: SqliteSaver.from_conn_string(given).__enter__(),
+        lambda: asyncio.run(AsyncSqliteSaver.from_conn_string(given).__aenter__()),
+        lambda: Checkpointer.from_env(),
+        lambda: import_threads(given),
+    ):
+        with pytest.raises(threadline.InvalidRequest, match="postgresql://") as caught:
+            open_it()
+        assert "ter2" not in "".join(traceback.format_exception(caught.value)) + repr(caught.value) + caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["me@home.db", "./me:pw@home.db", "./host=db", "a=b.db", "ghost=1.db", "C:\\data\\me@home.db", "at:noon.db"]
+)
+def test_a_name_that_is_no_address_is_the_name_of_a_file(name, tmp_path, monkeypatch, connect):
+    monkeypatch.chdir(tmp_path)
+    connect(name).open()
+    assert (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "redis", "rediss", "redis+cluster"])
+@pytest.mark.parametrize(
+    "password", ["12/34hunter2", "12?34hunter2", "12#34hunter2", "12@34hunter2", "[hunter2", "%hunter2"]
+)
+@pytest.mark.parametrize("end", ["", "/db", ":1/db"])
+def test_no_password_with_odd_characters_is_shown_wherever_a_url_is_cut(scheme, password, end, caplog):
+    shown = ""
+    try:
+        saver = threadline.connect(f"{scheme}://user:{password}@127.0.0.1{end}", retry=None, timeout=1)
+        shown = repr(saver)
+        with saver:
+            saver.get_tuple({"configurable": {"thread_id": "t"}})
+    except threadline.ThreadlineError as error:
+        shown += "".join(traceback.format_exception(error))
+    assert "hunter2" not in shown + caplog.text
 
 
 def test_no_password_of_a_url_is_repeated_in_an_error():

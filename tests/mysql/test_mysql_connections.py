@@ -18,6 +18,7 @@ from pymysql.constants import CLIENT
 import threadline
 from threadline.backends.mysql_pools import BlockingPool
 from threadline.backends.mysql_sight import Sight
+from threadline.drive import run_now
 from threadline.errors import Closed, Conflict, InvalidRequest, Unavailable
 from threadline.langgraph import PyMySQLSaver
 
@@ -132,7 +133,7 @@ def test_what_was_known_before_a_server_was_lost_is_asked_again(connect, root, h
     elif change == "killed connections":
         sight.lose()  # as another loop would have noticed
     else:
-        saver._engine.blocking_pool._drop_idle()
+        saver._engine.blocking_pool.pool.drop_idle()
     put(*lives.put_arguments("t", 1))
     assert sight.losses > 0
     assert lives.check(connect().get_tuple(lives.config("t", lives.id_of(1))), "t") == 1
@@ -141,8 +142,12 @@ def test_what_was_known_before_a_server_was_lost_is_asked_again(connect, root, h
 def test_an_exhausted_pool_names_its_size(connect):
     saver = connect(pool_size=1, timeout=0.2, retry=None)
     saver.open()
-    with saver._engine.blocking_pool.connection(), pytest.raises(Unavailable, match="pool_size"):
-        saver.get_tuple(lives.config("any"))
+
+    async def meanwhile(connection):
+        with pytest.raises(Unavailable, match="pool_size"):
+            saver.get_tuple(lives.config("any"))
+
+    run_now(saver._engine.blocking_pool.lend(meanwhile))
     assert saver.get_tuple(lives.config("any")) is None
 
 
@@ -150,10 +155,12 @@ def test_an_exhausted_pool_names_its_size_on_a_loop(connect):
     saver = connect(pool_size=1, timeout=0.2, retry=None)
 
     async def use():
-        await saver.aopen()
-        async with saver._engine.loop_pool().connection():
+        async def meanwhile(connection):
             with pytest.raises(Unavailable, match="pool_size"):
                 await saver.aget_tuple(lives.config("any"))
+
+        await saver.aopen()
+        await saver._engine.loop_pool().lend(meanwhile)
         assert await saver.aget_tuple(lives.config("any")) is None
         await saver.aclose()
 
@@ -402,7 +409,7 @@ class Line:
     close = _force_close
 
 
-@pytest.mark.parametrize("method", ["take", "leave", "_taken", "_connect", "_give_back", "the work"])
+@pytest.mark.parametrize("method", ["take", "leave", "_take_idle", "connect", "_give_back", "the work"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch, method, when):
     made = []
@@ -427,14 +434,18 @@ def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch
 
         return call
 
-    owner = pool._places if method in ("take", "leave") else pool
+    async def work(connection):
+        strike()
+        assert connection.open
+
+    inner = pool.pool
+    owner = {"take": inner._places, "leave": inner._places, "connect": pool._driver}.get(method, inner)
     if method != "the work":
         monkeypatch.setattr(owner, method, interrupted(getattr(owner, method)))
-    with pytest.raises(KeyboardInterrupt), pool.connection():
-        strike()
+    with pytest.raises(KeyboardInterrupt):
+        run_now(pool.lend(work))
     for _ in range(3):
-        with pool.connection() as connection:
-            assert connection.open
+        run_now(pool.lend(work))
     pool.close()
-    assert [line.open for line in made] in ([False], [False, False]) or (method, when) == ("_connect", "after")
-    assert (pool._places._inside, pool._idle) == (set(), [])
+    assert [line.open for line in made] in ([False], [False, False]) or (method, when) == ("connect", "after")
+    assert (inner._places._inside, inner._idle) == (set(), [])

@@ -93,13 +93,16 @@ def test_holding_a_pool_leaves_the_rows_of_its_threads_free(connect, root, prefi
     saver = connect()
     saver.put(*lives.put_arguments("free", 0))
     hold = bound(saver._engine.sql.hold_of[False], ("free",))
-    with saver._engine.blocking_pool.connection() as connection:
+
+    async def meanwhile(connection):
         connection.begin()
         connection.query(hold)
         root.query("SET SESSION innodb_lock_wait_timeout = 1")
         root.query(f"UPDATE {prefix}threads SET active = active + 1")
         assert root.affected_rows() == 1
         connection.rollback()
+
+    run_now(saver._engine.blocking_pool.lend(meanwhile))
 
 
 def race(mysql_url, prefix, connect, tmp_path, seconds):

@@ -269,11 +269,11 @@ def test_chunks_lost_with_another_server_behind_a_proxy_are_sent_again(named_url
 
 def test_a_pool_that_is_too_small_is_named(named_url, schema, admin):
     saver = threadline.connect(named_url, schema=schema, pool_size=1, timeout=0.2, retry=None)
-    at = put(saver)
-    key = saver._engine._tables.lock_key(admin.execute("SELECT pool FROM threadline_threads").fetchone()[0])
-    admin.execute("SELECT pg_advisory_lock(%s)", (key,))
-    writer = threading.Thread(target=lambda: saver.put(*arguments(at, {"x": 1})))
-    writer.start()
+    put(saver)
+    # Whoever reads waits for this lock for longer than for a connection.
+    admin.execute("BEGIN; LOCK TABLE threadline_checkpoints IN ACCESS EXCLUSIVE MODE")
+    reader = threading.Thread(target=lambda: saver.get(place("t")))
+    reader.start()
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
     while admin.execute(waiting, (schema[:20],)).fetchone() != (1,):
         pass
@@ -281,8 +281,8 @@ def test_a_pool_that_is_too_small_is_named(named_url, schema, admin):
         with pytest.raises(Unavailable, match="pool_size"):
             saver.get(place("t"))
     finally:
-        admin.execute("SELECT pg_advisory_unlock(%s)", (key,))
-        writer.join(60)
+        admin.execute("COMMIT")
+        reader.join(60)
     assert saver.get(place("t")) is not None
     saver.close()
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
+from late_flush import LateFlush
 from psycopg.conninfo import conninfo_to_dict
 
 import threadline
@@ -40,6 +41,7 @@ def bouncer_url(postgres_url, tmp_path_factory):
         f"[databases]\n{database} = host={host} port={port} dbname={database}\n"
         f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {own_port}\nunix_socket_dir =\nauth_type = trust\n"
         f"auth_file = {users}\npool_mode = transaction\ndefault_pool_size = 3\nmax_client_conn = 200\n"
+        f"query_wait_timeout = 10\n"
     )
     for path in (users, settings):
         path.chmod(0o644)
@@ -107,3 +109,52 @@ def test_more_clients_than_server_connections_write_at_once(bouncer_url, schema)
         return found
 
     assert asyncio.run(all_at_once()) == [14] * 8
+
+
+@pytest.fixture
+def late_flush(bouncer_url):
+    parts = conninfo_to_dict(bouncer_url)
+    proxy = LateFlush(parts["host"], int(parts["port"]))
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def late_saver(late_flush, bouncer_url, schema):
+    """Its clients are more than the server connections, and nothing is tried again."""
+    parts = conninfo_to_dict(bouncer_url)
+    url = f"postgresql://{parts['user']}@127.0.0.1:{late_flush.port}/{parts['dbname']}?sslmode=disable"
+    saver = threadline.connect(url, schema=schema, pool_size=8, prepare_threshold=None, tenant="acme", retry=None)
+    saver.setup()
+    yield saver
+    saver.close()
+
+
+def test_no_message_after_the_last_sync_pins_a_server_connection(late_saver, late_flush):
+    """PgBouncer gives a client a server connection for a Flush that arrives alone, and never takes it back."""
+
+    def write(n):
+        at = place(f"t{n}")
+        for step in range(1, 6):
+            at = late_saver.put(*arguments(at, step))
+        return len(late_saver.get(place(f"t{n}"))["channel_values"]["messages"])
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(write, range(8))) == [5] * 8
+    assert late_flush.flushes == 0
+
+
+def test_no_message_after_the_last_sync_of_an_async_put_pins_a_server_connection(late_saver, late_flush):
+    async def write(n):
+        at = place(f"t{n}")
+        for step in range(1, 6):
+            at = await late_saver.aput(*arguments(at, step))
+        return len((await late_saver.aget(place(f"t{n}")))["channel_values"]["messages"])
+
+    async def all_at_once():
+        found = await asyncio.gather(*[write(n) for n in range(8)])
+        await late_saver.aclose()
+        return found
+
+    assert asyncio.run(all_at_once()) == [5] * 8
+    assert late_flush.flushes == 0

@@ -8,7 +8,7 @@ from redis_tools import client_of, keys_of
 
 import threadline
 
-GLOBAL = ("dir:", "threads", "pools", "serial", "meta")
+GLOBAL = ("dir:", "threads", "pools", "meta")
 
 
 def pool_keys(client, prefix):
@@ -36,7 +36,7 @@ def test_with_ttl_every_key_of_a_pool_has_one_expiry_that_each_put_moves(connect
     with saver.lock("thread"):
         keys = pool_keys(client, prefix)
         assert {key.rpartition(b":")[2] for key in keys} == {
-            b"pool", b"threads", b"chunks", b"rows", b"order", b"writes", b"tasks", b"leases",
+            b"pool", b"threads", b"chunks", b"rows", b"order", b"writes", b"tasks", b"heirs", b"leases",
         }  # fmt: skip
         ends = {client.pexpiretime(key) for key in keys}
     assert len(ends) == 1

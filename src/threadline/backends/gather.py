@@ -226,16 +226,26 @@ class Gather(ABC):
             if group:
                 self._commit(group)
         except BaseException:
-            self._tell_of_interrupt(group)
+            try:
+                self._take_back(group)
+            except BaseException:  # a second interrupt
+                self._take_back(group)
+                raise
             raise
         return bool(group)
 
-    def _tell_of_interrupt(self, group: list[Job]) -> None:
-        """An interrupt may come between any two lines; whoever waits must hear of it, also who was told half."""
-        for job in group:
-            if not job.done:
-                job.error = job.error or Unavailable("the process was interrupted while it committed; try again")
-        self._tell(group)
+    def _take_back(self, group: list[Job]) -> None:
+        """Work of others waits again, first of all: they were not interrupted, and doing it twice is harmless."""
+        self._tell([job for job in group if job.done])  # perhaps only half
+        with self._door:
+            self._wait_again(group)
+
+    def _wait_again(self, group: list[Job]) -> None:
+        for job in reversed(group):
+            # Work that was left to be told later is committed; and some may not have left the queue yet.
+            if not job.done and job not in self._untold and job not in self._waiting:
+                job.result = job.error = None
+                self._waiting.appendleft(job)
 
     def _take(self, group: list[Job], admits: Admits) -> None:
         """Take into the group what waits, as much as is admitted."""

@@ -7,20 +7,23 @@ of a success or a failure that belongs to another.
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING
 
 from .gather import Gather, Job
+from .lending import is_of_work
 from .port import Change
 from .sqlite import SqliteConnections, run_in
 from .sqlite_errors import translated
 from .sqlite_put import put_together
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from .sql.statements import Statements
 
 __all__ = ["GroupCommit"]
+
+# What SQLite and Python say of values that cannot be stored.
+_OF_WORK = (sqlite3.Error, ValueError, TypeError, OverflowError, MemoryError)
 
 
 class GroupCommit(Gather):
@@ -35,6 +38,8 @@ class GroupCommit(Gather):
         try:
             self._connections.write(lambda connection: self._do(connection, group), self._tell_earlier)
         except Exception as error:
+            if not is_of_work(error, *_OF_WORK):
+                raise  # of a signal handler: the leader's alone
             self._tell_earlier()
             if len(group) > 1 and not self._connections.is_closed:
                 for job in group:
@@ -66,7 +71,7 @@ class GroupCommit(Gather):
             with translated(self._connections.path):
                 job.result = run_in(connection, job.work)
         except Exception as error:
-            if not connection.in_transaction:
+            if not connection.in_transaction or not is_of_work(error, *_OF_WORK):
                 raise  # the driver gave up the whole transaction: nothing of the group is stored
             connection.execute("ROLLBACK TO job")
             job.error = error

@@ -113,6 +113,7 @@ _NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
     **dict.fromkeys(
         (
             "chain",
+            "children",
             "find",
             "get_lease",
             "remove_checkpoints",
@@ -121,6 +122,7 @@ _NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
             "swap_lease",
             "thread",
             "thread_writes",
+            "walk",
         ),
         lambda thread_id: [thread_id],
     ),

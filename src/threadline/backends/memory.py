@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 
-from ..errors import Conflict, NotFound
-from ..locks import renew_after_fork
+from ..errors import NotFound
 from . import rules
+from .memory_survey import MemorySurvey
 from .port import (
     Applied,
     Change,
+    CheckpointKey,
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
     Found,
-    PoolSummary,
     Query,
     Stale,
     ThreadRow,
@@ -27,24 +24,9 @@ from .port import (
 
 __all__ = ["MemoryBackend"]
 
-Place = tuple[int, str, str]  # thread serial, namespace, checkpoint id
 
-
-class MemoryBackend:
+class MemoryBackend(MemorySurvey):
     """Dicts under one lock; nothing survives the process."""
-
-    _lock: AbstractContextManager[Any]
-
-    def __init__(self) -> None:
-        renew_after_fork(self)
-        self._threads: dict[str, ThreadRow] = {}
-        self._serial = 0
-        # By thread, then namespace: the ids in order, so that the newest is the last.
-        self._ids: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-        self._checkpoints: dict[Place, CheckpointRow] = {}
-        self._writes: dict[Place, dict[tuple[str, int], WriteRow]] = defaultdict(dict)
-        self._chunks: dict[int, dict[bytes, tuple[bytes, int, bytes]]] = defaultdict(dict)
-        self._meta: dict[str, bytes] = {}
 
     async def setup(self) -> None:
         return None
@@ -80,19 +62,29 @@ class MemoryBackend:
             if thread is None:
                 raise NotFound(f"there is no thread {change.joins!r}")
         elif rules.needs_parent_row(thread, change) and not self._has_checkpoint(thread, change.continues):
-            raise Conflict(f"the thread {change.thread_id!r} was deleted while this run was going on")
+            raise rules.no_parent_row(change)
+        for write in change.firsts:
+            held = self._writes.get((thread.serial, write.namespace, write.checkpoint_id), {})
+            found = held.get((write.task_id, write.idx))
+            rules.refuse_if_not_first(write, found.data if found is not None else None)
         stamp = (thread.pool, thread.epoch)
-        return Stale(stamp) if change.stamp is not None and change.stamp != stamp else None
+        is_stale = change.stamp is not None and (change.stamp != stamp or not self._has_all(thread, change))
+        return Stale(stamp) if is_stale else None
+
+    def _has_all(self, thread: ThreadRow, change: Change) -> bool:
+        """Whether the rows by which the writer knows of chunks are there."""
+        rows = [self._checkpoints.get((thread.serial, one.namespace, one.id)) for one in change.witnesses]
+        return all(
+            row is not None and row.created == one.created for row, one in zip(rows, change.witnesses, strict=True)
+        )
 
     def _apply(self, change: Change) -> Applied:
         thread = self._alive(change.thread_id) or self._begin(change)
         self._chunks[thread.pool].update((digest, (links, form, data)) for digest, links, form, data in change.chunks)
         for row in change.checkpoints:
-            place = (thread.serial, row.namespace, row.id)
-            if place not in self._checkpoints:
-                insort(self._ids[thread.serial][row.namespace], row.id)
-            self._checkpoints[place] = row
-        for write in change.writes:
+            self._place_row(thread, row)
+        for write in (*change.writes, *change.firsts):
+            self._written[thread.serial].add((write.namespace, write.checkpoint_id))
             held = self._writes[thread.serial, write.namespace, write.checkpoint_id]
             if write.replaces or (write.task_id, write.idx) not in held:
                 held[write.task_id, write.idx] = write
@@ -100,11 +92,35 @@ class MemoryBackend:
             self._threads[change.thread_id] = thread._replace(active=change.now)
         return Applied((thread.pool, thread.epoch))
 
+    def _place_row(self, thread: ThreadRow, row: CheckpointRow) -> None:
+        """An interrupt may come in between: an id always has its row, and the next try adds what is missing."""
+        place = (thread.serial, row.namespace, row.id)
+        before = self._checkpoints.get(place)
+        self._checkpoints[place] = row
+        if before is not None and before.parent != row.parent:
+            self._disown(thread.serial, before)
+        if row.parent is not None:
+            self._children[thread.serial, row.namespace, row.parent].add(row.id)
+        ids = self._ids[thread.serial][row.namespace]
+        if row.id not in ids[(at := bisect_left(ids, row.id)) : at + 1]:
+            ids.insert(at, row.id)
+
+    def _disown(self, serial: int, row: CheckpointRow) -> None:
+        """A checkpoint is no child of its parent any more."""
+        if row.parent is not None:
+            above = (serial, row.namespace, row.parent)
+            self._children[above].discard(row.id)
+            if not self._children[above]:
+                del self._children[above]
+
     def _begin(self, change: Change) -> ThreadRow:
         self._serial += 1
         deleted = self._threads.get(change.thread_id)
         origin = self._alive(change.joins) if change.joins is not None else None
         made = rules.new_thread(change, self._serial, origin, deleted)
+        if deleted is not None:
+            self._mates[deleted.pool].discard(change.thread_id)
+        self._mates[made.pool].add(change.thread_id)
         self._threads[change.thread_id] = made
         return made
 
@@ -113,52 +129,68 @@ class MemoryBackend:
             thread = self._alive(thread_id)
             if thread is None:
                 return
+            # First of all, so that an interrupt leaves it whole or gone.
+            self._threads[thread_id] = thread._replace(status="deleted", deleted_before=deleted_before, active=now)
             for namespace, ids in self._ids.pop(thread.serial, {}).items():
                 for checkpoint_id in ids:
-                    self._checkpoints.pop((thread.serial, namespace, checkpoint_id), None)
-            for place in [place for place in self._writes if place[0] == thread.serial]:
-                del self._writes[place]
-            self._threads[thread_id] = thread._replace(status="deleted", deleted_before=deleted_before, active=now)
-            if not any(mate.pool == thread.pool and mate.status != "deleted" for mate in self._threads.values()):
+                    self._disown(thread.serial, self._checkpoints.pop((thread.serial, namespace, checkpoint_id)))
+            for key in self._written.pop(thread.serial, ()):
+                self._writes.pop((thread.serial, key[0], key[1]), None)
+            if all(self._alive(mate) is None for mate in self._mates[thread.pool]):
                 self._chunks.pop(thread.pool, None)
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, seen: CheckpointKeys | None = None
+        self,
+        thread_id: str,
+        keys: CheckpointKeys,
+        settled: CheckpointKeys = (),
+        *,
+        seen: CheckpointKeys | None = None,
+        guarded: CheckpointKeys = (),
     ) -> int | None:
         with self._lock:
             thread = self._alive(thread_id)
             if thread is None:
                 return 0
-            if seen is not None and not self._parents_of_others(thread, seen).isdisjoint((*keys, *settled)):
+            if seen is not None and not set(seen).issuperset(self._child_keys(thread, (*keys, *settled, *guarded))):
                 return None
             for key in (*keys, *settled):
-                self._writes.pop((thread.serial, *key), None)
-            removed = 0
-            for key in keys:
-                if self._checkpoints.pop((thread.serial, *key), None) is not None:
-                    self._ids[thread.serial][key.namespace].remove(key.id)
-                    removed += 1
-            return removed
+                if self._writes.pop((thread.serial, *key), None) is not None:
+                    self._written[thread.serial].discard(tuple(key))
+            there = [place for key in dict.fromkeys(keys) if (place := (thread.serial, *key)) in self._checkpoints]
+            gone: dict[str, set[str]] = {}
+            for _, namespace, checkpoint_id in there:
+                gone.setdefault(namespace, set()).add(checkpoint_id)
+            # An interrupt may come in between: an id always has its row.
+            for namespace, ids in gone.items():
+                _drop_from(self._ids[thread.serial][namespace], ids)
+            for place in there:
+                self._disown(thread.serial, self._checkpoints.pop(place))
+            return len(there)
 
-    def _parents_of_others(self, thread: ThreadRow, seen: CheckpointKeys) -> set[tuple[str, str | None]]:
-        """What the checkpoints beside these descend from."""
-        return {
-            (namespace, self._checkpoints[thread.serial, namespace, other].parent)
-            for namespace, ids in self._ids[thread.serial].items()
-            for other in ids
-            if (namespace, other) not in seen
-        }
+    def _child_keys(self, thread: ThreadRow, keys: Iterable[CheckpointKey]) -> Iterator[CheckpointKey]:
+        for namespace, parent in keys:
+            for child in self._children.get((thread.serial, namespace, parent), ()):
+                row = self._checkpoints.get((thread.serial, namespace, child))
+                if row is not None and row.parent == parent:
+                    yield CheckpointKey(namespace, child)
+
+    async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
+        with self._lock:
+            thread = self._alive(thread_id)
+            found = [(thread.serial, *key) for key in self._child_keys(thread, keys)] if thread else []
+            return [self._found(thread, self._checkpoints[place], False) for place in found if thread]
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         with self._lock:
             await rules.mark(await self.pool_links(pool), reachable, lambda digests: self.links(pool, digests))
             doomed = [digest for digest in candidates if digest not in reachable]
+            # The epoch first: whoever relies on a chunk that an interrupted collection took must be refused.
+            for thread_id in list(self._mates[pool]) if doomed else ():
+                mate = self._threads[thread_id]
+                self._threads[thread_id] = mate._replace(epoch=mate.epoch + 1)
             for digest in doomed:
                 self._chunks[pool].pop(digest, None)
-            if doomed:
-                for mate in list(self._threads.values()):
-                    if mate.pool == pool:
-                        self._threads[mate.thread_id] = mate._replace(epoch=mate.epoch + 1)
             return len(doomed)
 
     async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
@@ -211,13 +243,6 @@ class MemoryBackend:
                 if held.get((was.task_id, was.idx)) == was:
                     held[was.task_id, was.idx] = now
 
-    async def forms(self) -> set[int]:
-        with self._lock:
-            found = {row.form for row in self._checkpoints.values()}
-            found |= {row.metadata_form for row in self._checkpoints.values()}
-            found |= {write.form for held in self._writes.values() for write in held.values()}
-            return found | {form for pool in self._chunks.values() for _, form, _ in pool.values()}
-
     # -- reading
 
     async def find(
@@ -266,6 +291,24 @@ class MemoryBackend:
                 ]
             return [self._found(thread, row, query.with_writes) for thread, row in matches[: query.limit]]
 
+    async def walk(
+        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
+    ) -> list[Found]:
+        with self._lock:
+            thread = self._alive(thread_id)
+            found: list[Found] = []
+            if thread is None:
+                return found
+            for namespace, ids in sorted(self._namespaces(thread).items()):
+                if after is not None and namespace < after.namespace:
+                    continue
+                start = bisect_right(ids, after.id) if after is not None and namespace == after.namespace else 0
+                for at in ids[start : start + limit - len(found)]:
+                    found.append(self._found(thread, self._checkpoints[thread.serial, namespace, at], with_writes))
+                if len(found) == limit:
+                    break
+            return found
+
     def _ids_before(self, thread: ThreadRow, namespace: str, query: Query) -> list[str]:
         """The newest ids of a namespace that the query's bounds leave, hardly more than a page of them."""
         ids = self._ids[thread.serial][namespace]
@@ -294,7 +337,8 @@ class MemoryBackend:
         with self._lock:
             thread = self._alive(thread_id)
             serial = thread.serial if thread else 0
-            return [write for place, held in self._writes.items() if place[0] == serial for write in held.values()]
+            held = [self._writes[serial, namespace, at] for namespace, at in self._written.get(serial, ())]
+            return [write for writes in held for write in writes.values()]
 
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         held = self._chunks.get(pool, {})
@@ -306,22 +350,6 @@ class MemoryBackend:
     async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         held = self._chunks.get(pool, {})
         return {digest: held[digest][0] for digest in digests if digest in held}
-
-    async def pool_links(self, pool: int) -> list[bytes]:
-        with self._lock:
-            serials = self._serials(pool)
-            rows: list[Any] = [row for place, row in self._checkpoints.items() if place[0] in serials]
-            for place, writes in self._writes.items():
-                if place[0] in serials:
-                    rows.extend(writes.values())
-            return list({row.links for row in rows if row.links})
-
-    async def pools(self, after: int, limit: int) -> list[int]:
-        return sorted(pool for pool, held in self._chunks.items() if held and pool > after)[:limit]
-
-    async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
-        with self._lock:
-            return sorted(digest for digest in self._chunks.get(pool, {}) if digest > after)[:limit]
 
     async def thread(self, thread_id: str) -> ThreadRow | None:
         return self._threads.get(thread_id)
@@ -338,53 +366,11 @@ class MemoryBackend:
     async def get_meta(self, key: str) -> bytes | None:
         return self._meta.get(key)
 
-    async def summary(self, now: float) -> PoolSummary:
-        with self._lock:
-            names = {thread.serial: thread.thread_id for thread in self._threads.values()}
-            hours: dict[int, int] = defaultdict(int)
-            busy: dict[str, int] = defaultdict(int)
-            for (serial, _, _), row in self._checkpoints.items():
-                busy[names[serial]] += 1
-                if now - row.created < 24 * 3600:
-                    hours[int((now - row.created) // 3600)] += 1
-            writes = [write for held in self._writes.values() for write in held.values()]
-            chunks = [chunk for pool in self._chunks.values() for chunk in pool.values()]
-            rows = self._checkpoints.values()
-            return PoolSummary(
-                threads=sum(thread.status != "deleted" for thread in self._threads.values()),
-                checkpoints=len(rows),
-                writes=len(writes),
-                chunks=len(chunks),
-                chunk_bytes=sum(len(data) + len(links) for links, _, data in chunks),
-                row_bytes=sum(len(r.document) + len(r.metadata) + len(r.links) for r in rows)
-                + sum(len(write.data) + len(write.links) for write in writes),
-                recent_hours=dict(hours),
-                busiest=sorted(busy.items(), key=lambda pair: (-pair[1], pair[0]))[:10],
-            )
-
-    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int]]:
-        held = self._chunks.get(pool, {})
-        return [(d, held[d][0], len(held[d][2])) for d in await self.pool_digests(pool, after, limit)]
-
-    async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
-        with self._lock:
-            serials = self._serials(pool)
-            rows = [row for place, row in self._checkpoints.items() if place[0] in serials]
-            return [(row.links, len(row.document) + len(row.metadata)) for row in rows]
-
-    async def size_bytes(self) -> int:
-        figures = await self.summary(0.0)
-        return figures.chunk_bytes + figures.row_bytes
+    async def meta_keys(self, prefix: str) -> list[str]:
+        return sorted(key for key in list(self._meta) if key.startswith(prefix))
 
     async def compact(self) -> None:
         return None
-
-    def _alive(self, thread_id: str) -> ThreadRow | None:
-        thread = self._threads.get(thread_id)
-        return thread if thread is not None and thread.status != "deleted" else None
-
-    def _serials(self, pool: int) -> set[int]:
-        return {thread.serial for thread in self._threads.values() if thread.pool == pool}
 
     def _has_checkpoint(self, thread: ThreadRow, checkpoint_id: str | None) -> bool:
         return any((thread.serial, ns, checkpoint_id) in self._checkpoints for ns in self._namespaces(thread))
@@ -393,8 +379,12 @@ class MemoryBackend:
         return self._ids.get(thread.serial, {})
 
     def _found(self, thread: ThreadRow, row: CheckpointRow, with_writes: bool) -> Found:
-        writes: list[WriteRow] = []
-        if with_writes:
-            held = self._writes.get((thread.serial, row.namespace, row.id), {})
-            writes = sorted(held.values(), key=lambda w: rules.write_order(w.task_path, w.task_id, w.idx))
+        held = self._writes.get((thread.serial, row.namespace, row.id), {}) if with_writes else {}
+        writes = sorted(held.values(), key=lambda w: rules.write_order(w.task_path, w.task_id, w.idx))
         return Found(thread.thread_id, thread.pool, thread.epoch, row, writes)
+
+
+def _drop_from(ids: list[str], gone: set[str]) -> None:
+    """Take ids out of an ordered list, touching only what lies between the first and the last of them."""
+    start, stop = bisect_left(ids, min(gone)), bisect_right(ids, max(gone))
+    ids[start:stop] = [one for one in ids[start:stop] if one not in gone]

@@ -19,7 +19,7 @@ from pymysql.constants import ER
 
 from ..errors import Closed, Conflict, Corrupt, InvalidRequest, ReadOnly, StorageFull, ThreadlineError, Unavailable
 from .mysql_schema import ID_BYTES, TEXT_COLUMNS, MysqlStatements, key_of, rewritten
-from .port import Applied, Change, Found, Stale, ThreadRow
+from .port import Applied, Change, Found, Stale, ThreadRow, Witness
 from .rules import own_words
 from .sql.backend import SqlBackend, Transaction
 from .sql.reader import found_row, ordered_writes
@@ -118,6 +118,9 @@ class MysqlTransaction:
         self._is_single = is_single
         self.doubted = wire.doubted
         self.has_begun = False
+        # The rows that changes rely on, by thread, and how many of them were there when the thread was held.
+        self.witnesses: dict[str, Sequence[Witness]] = {}
+        self.found_witnesses: dict[str, int] = {}
 
     async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         if self._is_single and self.has_begun:
@@ -148,8 +151,12 @@ class MysqlTransaction:
     async def held(self, thread_id: str, *, exclusive: bool) -> tuple[int | None, ThreadRow | None]:
         """The pool that is held now, and the thread as it is thereafter, in one go."""
         await self._add(bound(self._sql.hold_of[exclusive], (thread_id,)))
+        asked = self.witnesses.get(thread_id, ())
+        for witness in asked:
+            await self._add(bound(self._sql.witness_of_thread, (thread_id, *witness)))
         await self._add(bound(self._sql.thread, (thread_id,)))
         answers = await self._flush()
+        self.found_witnesses[thread_id] = sum(len(answers.pop(-2).rows) for _ in asked)
         locked, threads = answers[-2].rows if len(answers) > 1 else (), _with_text(answers[-1])
         return (locked[0][0] if locked else None), (ThreadRow(*threads[0]) if threads else None)
 
@@ -202,6 +209,17 @@ class MysqlBackend(SqlBackend):
             for write in change.writes:
                 check_id(write.checkpoint_id)
         return await super().apply(changes)
+
+    async def _apply_all(self, changes: Sequence[Change], tx: Transaction) -> list[Applied | Stale]:
+        assert isinstance(tx, MysqlTransaction)
+        for change in changes:
+            if change.witnesses:
+                tx.witnesses[change.thread_id] = change.witnesses
+        return await super()._apply_all(changes, tx)
+
+    async def _has_all(self, change: Change, place: tuple[int, int], tx: Transaction) -> bool:
+        assert isinstance(tx, MysqlTransaction)
+        return tx.found_witnesses.get(change.thread_id, 0) >= len(change.witnesses)
 
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True

@@ -7,10 +7,12 @@ durable as the server's commit.
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pymysql
@@ -27,6 +29,7 @@ from .mysql_pools import (
     LoopPool,
     LoopWire,
     connect_on_loop,
+    is_in_step,
     is_lost,
     refuse_if_closed,
 )
@@ -34,6 +37,7 @@ from .mysql_schema import MysqlStatements, tables
 from .mysql_setup import MysqlSetup
 from .mysql_sight import Sight
 from .mysql_url import Address
+from .patience import UnhurriedLayer, patience_of
 from .retry import Retry, RetryLayer
 from .sql.reader import DOUBT_SHIFT, Transaction
 from .sql.statements import check_prefix
@@ -81,6 +85,10 @@ class MysqlEngine:
         self.setup = MysqlSetup(self.prefix, self.url, setup, timeout, read_only=read_only)
         self.sight = Sight()
         self.is_given = connection is not None or pool is not None
+        # What was given is used as it is. The wait for a lock is set in whole seconds.
+        self.patience = None if self.is_given else patience_of(math.ceil(timeout))
+        has_own = self._address is not None and "read_timeout" in self._address.options
+        self.blocking_patience = None if has_own else self.patience
         self.blocking_pool = self._make_blocking_pool(connection)
         self._given_loop = _given_loop(connection, pool)
         self._loop_pools: dict[Any, LoopPool] = {}
@@ -169,7 +177,7 @@ class MysqlEngine:
             raise translate(error, self.url) from error
 
     def _layered(self, database: Any, policy: Retry, clock: Any) -> Any:
-        backend: Any = RetryLayer(MysqlBackend(database, self.sql), policy, clock)
+        backend: Any = RetryLayer(UnhurriedLayer(MysqlBackend(database, self.sql)), policy, clock)
         return ReadOnlyLayer(backend) if self._read_only else backend
 
     def _make_blocking_pool(self, connection: Any) -> BlockingPool | GivenConnection | GivenFactory | None:
@@ -206,11 +214,42 @@ def _policy(retry: Any) -> Retry:
     return Retry(tries=retry) if isinstance(retry, int) else Retry(*retry)
 
 
-class _Mysql:
+class _Mysql(ABC):
     """What the Database port does alike on both kinds of connection."""
 
     def __init__(self, engine: MysqlEngine) -> None:
         self._engine = engine
+
+    @abstractmethod
+    async def _wired(self, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """The result of work on a wire, alone on it."""
+
+    async def read(self, work: Work[T]) -> T:
+        async def act(wire: Any) -> T:
+            return await self._reading(await self._opened(wire), work)
+
+        return await self._wired(act)
+
+    async def write(self, work: Work[T]) -> T:
+        async def act(wire: Any) -> T:
+            return await self._inside(await self._opened(wire), work, _WRITING)
+
+        return await self._wired(act)
+
+    async def setup(self) -> None:
+        await self._wired(self._set_up)
+
+    async def compact(self) -> None:
+        async def act(wire: Any) -> None:
+            await self._compacted(await self._opened(wire))
+
+        await self._wired(act)
+
+    async def size_bytes(self) -> int:
+        async def act(wire: Any) -> int:
+            return await self._sized(await self._opened(wire))
+
+        return await self._wired(act)
 
     async def _reading(self, wire: Any, work: Work[T]) -> T:
         """Work that only reads: a single statement as it is, several on one snapshot."""
@@ -232,7 +271,7 @@ class _Mysql:
             await transaction.finish()
             return result
         except BaseException as error:
-            if transaction.has_begun and not is_lost(error):
+            if transaction.has_begun and is_in_step(error):
                 await wire.send([b"ROLLBACK"])
             raise
 
@@ -271,63 +310,21 @@ class _Mysql:
 class _BlockingMysql(_Mysql):
     """The Database port of the sync half; never suspends."""
 
-    @contextmanager
-    def _wire(self) -> Iterator[BlockingWire]:
+    async def _wired(self, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         pool = self._engine.blocking_pool
         if pool is None:
             raise InvalidRequest("what aiomysql made belongs to its event loop: use the saver's async methods")
-        with self._engine.translated(), pool.connection() as connection:
-            yield BlockingWire(connection)
-
-    async def read(self, work: Work[T]) -> T:
-        with self._wire() as wire:
-            return await self._reading(await self._opened(wire), work)
-
-    async def write(self, work: Work[T]) -> T:
-        with self._wire() as wire:
-            return await self._inside(await self._opened(wire), work, _WRITING)
-
-    async def setup(self) -> None:
-        with self._wire() as wire:
-            await self._set_up(wire)
-
-    async def compact(self) -> None:
-        with self._wire() as wire:
-            await self._compacted(await self._opened(wire))
-
-    async def size_bytes(self) -> int:
-        with self._wire() as wire:
-            return await self._sized(await self._opened(wire))
+        with self._engine.translated():
+            return await pool.lend(lambda connection: act(BlockingWire(connection, self._engine.blocking_patience)))
 
 
 class _LoopMysql(_Mysql):
     """The Database port of the async half."""
 
-    @asynccontextmanager
-    async def _wire(self) -> AsyncIterator[LoopWire]:
+    async def _wired(self, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         with self._engine.translated():
-            async with self._engine.loop_pool().connection() as connection:
-                yield LoopWire(connection)
-
-    async def read(self, work: Work[T]) -> T:
-        async with self._wire() as wire:
-            return await self._reading(await self._opened(wire), work)
-
-    async def write(self, work: Work[T]) -> T:
-        async with self._wire() as wire:
-            return await self._inside(await self._opened(wire), work, _WRITING)
-
-    async def setup(self) -> None:
-        async with self._wire() as wire:
-            await self._set_up(wire)
-
-    async def compact(self) -> None:
-        async with self._wire() as wire:
-            await self._compacted(await self._opened(wire))
-
-    async def size_bytes(self) -> int:
-        async with self._wire() as wire:
-            return await self._sized(await self._opened(wire))
+            pool, patience = self._engine.loop_pool(), self._engine.patience
+            return await pool.lend(lambda connection: act(LoopWire(connection, patience)))
 
 
 def _after_fork_in_child() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import Closed
 from .mysql_pools import is_lost, refuse_if_closed
 
 if TYPE_CHECKING:
     import asyncio
+
+T = TypeVar("T")
+Act = Callable[[Any], Coroutine[Any, Any, T]]
 
 __all__ = ["GivenConnection", "GivenFactory", "GivenLoop"]
 
@@ -27,13 +29,12 @@ class GivenConnection:
     def restart(self) -> None:
         self._lock = threading.RLock()
 
-    @contextmanager
-    def connection(self) -> Iterator[Any]:
+    async def lend(self, act: Act[T]) -> T:
         refuse_if_closed(self._is_closed)
         with self._lock:
             if not self._given.open:
                 raise Closed("the given connection was closed")
-            yield self._given
+            return await act(self._given)
 
     def close(self) -> None:
         self._is_closed = True
@@ -49,14 +50,15 @@ class GivenFactory:
     def restart(self) -> None:
         """What a fork makes of the function's connections is its owner's business."""
 
-    @contextmanager
-    def connection(self) -> Iterator[Any]:
+    async def lend(self, act: Act[T]) -> T:
         refuse_if_closed(self._is_closed)
-        connection = self._factory()
+        connection = None
         try:
-            yield connection
+            connection = self._factory()
+            return await act(connection)
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
 
     def close(self) -> None:
         self._is_closed = True
@@ -71,26 +73,24 @@ class GivenLoop:
         self._is_closed = False
         self._lock: asyncio.Lock | None = None
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
+    async def lend(self, act: Act[T]) -> T:
         import asyncio
 
         refuse_if_closed(self._is_closed)
         if self._pool is not None:
             async with self._pool.acquire() as connection:
                 try:
-                    yield connection
+                    return await act(connection)
                 except BaseException as error:
                     if is_lost(error):
                         connection.close()
                     raise
-            return
         if self._lock is None:
             self._lock = asyncio.Lock()
         async with self._lock:
             if self._given.closed:
                 raise Closed("the given connection was closed")
-            yield self._given
+            return await act(self._given)
 
     async def aclose(self) -> None:
         self._is_closed = True

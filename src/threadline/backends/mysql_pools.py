@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import pymysql
 from pymysql.constants import CLIENT, SERVER_STATUS
 
 from ..errors import Closed, Conflict, Unavailable
+from .lending import Pool, is_of_work
 from .mysql import LOST, READ_ONLY, Answer
 from .mysql_sight import Sight
-from .places import Places
-
-if TYPE_CHECKING:
-    pass
+from .patience import is_unhurried
 
 __all__ = [
     "BlockingPool",
@@ -31,10 +28,12 @@ __all__ = [
     "LoopPool",
     "LoopWire",
     "connect_on_loop",
+    "is_in_step",
     "is_lost",
     "refuse_if_closed",
 ]
 
+T = TypeVar("T")
 # Networks forget connections that are silent for long.
 _LONG_IDLE_SECONDS = 60.0
 
@@ -44,6 +43,11 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, pymysql.err.MySQLError):
         return not error.args or error.args[0] in LOST or isinstance(error, pymysql.err.InterfaceError)
     return isinstance(error, (OSError, EOFError)) or not isinstance(error, Exception)
+
+
+def is_in_step(error: BaseException) -> bool:
+    """Whether the connection can be used after this error: work raised it, not an interrupt in the middle of it."""
+    return is_of_work(error, pymysql.err.MySQLError) and not is_useless(error)
 
 
 def is_useless(error: BaseException) -> bool:
@@ -57,12 +61,17 @@ class _Wire:
     most_bytes = 0
     doubted = 0
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, patience: float | None = None) -> None:
         self.connection = connection
+        self._patience = patience
         self._can_join = bool(connection.client_flag & CLIENT.MULTI_STATEMENTS)
 
     def _packets(self, statements: Sequence[bytes]) -> Sequence[bytes]:
         return [b";".join(statements)] if self._can_join else statements
+
+    def _seconds(self) -> float | None:
+        """For how long an answer is waited for; None for as long as it takes."""
+        return None if is_unhurried.get() else self._patience
 
     def refuse_foreign_transaction(self) -> None:
         """A given connection may be busy with work of its owner, which ours must not commit."""
@@ -79,6 +88,8 @@ class BlockingWire(_Wire):
 
     async def send(self, statements: Sequence[bytes]) -> list[Answer]:
         answers = []
+        if self._patience is not None:
+            self.connection._read_timeout = self._seconds()
         cursor = self.connection.cursor(pymysql.cursors.Cursor)
         for packet in self._packets(statements):
             cursor.execute(packet)
@@ -92,6 +103,19 @@ class LoopWire(_Wire):
     """An aiomysql connection."""
 
     async def send(self, statements: Sequence[bytes]) -> list[Answer]:
+        import asyncio
+
+        seconds = self._seconds()
+        if seconds is None:
+            return await self._sent(statements)
+        # Closed under it, a read ends with the error of a lost connection.
+        end = asyncio.get_running_loop().call_later(seconds, self.connection.close)
+        try:
+            return await self._sent(statements)
+        finally:
+            end.cancel()
+
+    async def _sent(self, statements: Sequence[bytes]) -> list[Answer]:
         import aiomysql
 
         answers = []
@@ -108,77 +132,53 @@ class BlockingPool:
     """PyMySQL connections for the threads of this process."""
 
     def __init__(self, connect: Callable[[], Any], size: int, timeout: float, sight: Sight) -> None:
-        self._connect = connect
+        self._driver = _Driver(connect, sight)
         self._size = size
         self._timeout = timeout
-        self._sight = sight
-        self._is_closed = False
         self.restart()
 
     def restart(self) -> None:
         """Begin anew in a forked process; what was inherited is closed without a word to the server."""
-        self._places = Places(self._size)
-        self._idle: list[tuple[Any, float]] = []
+        self.pool = Pool(self._driver, self._size, self._timeout, lambda: exhausted(self._size, self._timeout))
 
-    @contextmanager
-    def connection(self) -> Iterator[Any]:
-        """A connection, alone on it."""
-        places, place, connection = self._places, object(), None
+    async def lend(self, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """The result of work on a connection, alone on it."""
         try:
-            refuse_if_closed(self._is_closed)
-            if not places.take(place, self._timeout):
-                refuse_if_closed(self._is_closed)
-                raise exhausted(self._size, self._timeout)
-            connection = self._taken() or self._connect()
-            yield connection
-        except BaseException as error:
-            if connection is not None and is_useless(error):
-                connection._force_close()
-                self._drop_idle()
+            return await self.pool.lend(act)
+        except Exception as error:
+            if is_useless(error):
+                self.pool.drop_idle()
             raise
-        finally:
-            try:
-                self._give_back(places, place, connection)
-            except BaseException:  # an interrupt may come here too
-                self._give_back(places, place, connection)
-                raise
 
     def close(self) -> None:
-        self._is_closed = True
-        self._places.close()
-        with self._places.door:
-            idle, self._idle = self._idle, []
-        for connection, _ in idle:
-            _part(connection)
+        self.pool.close()
 
-    def _give_back(self, places: Places, place: object, connection: Any) -> None:
-        def keep() -> None:
-            if connection is not None and connection.open and not self._is_closed:
-                self._idle.append((connection, time.monotonic()))
 
-        if places is not self._places:  # they are the parent's, who goes on using them
-            if connection is not None:
-                connection._force_close()
-        elif places.leave(place, keep) and self._is_closed and connection is not None:
-            connection._force_close()
+class _Driver:
+    """What the pool has to know of PyMySQL's connections."""
 
-    def _taken(self) -> Any:
-        """An idle connection that works, or None. Asking it may take long, and is nobody else's business."""
-        while True:
-            with self._places.door:
-                if not self._idle:
-                    return None
-                connection, since = self._idle.pop()
-            if self._sight.is_current(connection):
-                if _works(connection, time.monotonic() - since):
-                    return connection
-                self._sight.lose()
-            connection._force_close()
+    def __init__(self, connect: Callable[[], Any], sight: Sight) -> None:
+        self.connect = connect
+        self._sight = sight
 
-    def _drop_idle(self) -> None:
-        with self._places.door:
-            idle, self._idle = self._idle, []
-        for connection, _ in idle:
+    def is_good(self, connection: Any, idle_seconds: float) -> bool:
+        if not self._sight.is_current(connection):
+            return False
+        if not _works(connection, idle_seconds):
+            self._sight.lose()
+            return False
+        return True
+
+    def is_reusable(self, connection: Any, error: BaseException | None) -> bool:
+        return bool(connection.open) and (error is None or is_in_step(error))
+
+    def close(self, connection: Any) -> None:
+        connection._force_close()
+
+    def part(self, connection: Any) -> None:
+        try:
+            connection.close()
+        except (pymysql.err.MySQLError, OSError):
             connection._force_close()
 
 
@@ -200,13 +200,6 @@ def _is_readable(sock: Any) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def _part(connection: Any) -> None:
-    try:
-        connection.close()
-    except (pymysql.err.MySQLError, OSError):
-        connection._force_close()
 
 
 @lru_cache(maxsize=1)
@@ -245,9 +238,8 @@ class LoopPool:
         self._places = asyncio.Semaphore(size)
         self._idle: list[tuple[Any, float]] = []
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
-        """A connection, alone on it."""
+    async def lend(self, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """The result of work on a connection, alone on it."""
         import asyncio
 
         refuse_if_closed(self._is_closed)
@@ -260,21 +252,24 @@ class LoopPool:
             raise exhausted(self._size, self._timeout) from None
         try:
             refuse_if_closed(self._is_closed)
-            connection = await self._taken() or await self._connect()
-            try:
-                yield connection
-            except BaseException as error:
-                if is_useless(error):
-                    connection.close()
-                    self._drop_idle()
-                raise
-            finally:
-                if self._is_closed:
-                    connection.close()
-                elif not connection.closed:
-                    self._idle.append((connection, time.monotonic()))
+            return await self._on(await self._taken() or await self._connect(), act)
         finally:
             self._places.release()
+
+    async def _on(self, connection: Any, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return await act(connection)
+        except BaseException as error:
+            if not is_in_step(error):
+                connection.close()
+            if isinstance(error, Exception) and is_useless(error):
+                self._drop_idle()
+            raise
+        finally:
+            if self._is_closed:
+                connection.close()
+            elif not connection.closed:
+                self._idle.append((connection, time.monotonic()))
 
     async def aclose(self) -> None:
         self._is_closed = True

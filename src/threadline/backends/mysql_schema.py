@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import Any
 
 from .sql.schema import Migration
 from .sql.statements import Dialect, Statements
@@ -93,6 +94,11 @@ class MysqlStatements(Statements):
         # A pool's lock by its number, or by its thread. A subquery's rows are read and not locked.
         self.hold = {exclusive: text(f"{one}? {kind}") for exclusive, kind in _LOCKS.items()}
         self.hold_of = {exclusive: text(f"{one}{of_thread} {kind}") for exclusive, kind in _LOCKS.items()}
+        # A row by which a writer knows of chunks, found by its thread: it is asked for together with the lock.
+        self.witness_of_thread = text(
+            f"SELECT c.id FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial "
+            f"WHERE t.thread_id = ? AND c.namespace = ? AND c.id = ? AND c.created = ?"
+        )
         # The newest checkpoint of a namespace, or a named one, has these writes.
         here = f"FROM {t} t JOIN {self.w} w ON w.pool = t.pool AND w.thread = t.serial WHERE t.thread_id = ?"
         columns = "w.namespace, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.channel, w.links, w.form, w.data"
@@ -116,6 +122,19 @@ class MysqlStatements(Statements):
                 self.raise_epoch,
             ]
         )
+
+    def begins_with(self, prefix: str) -> tuple[str, list[Any]]:
+        # The key of a long id has the id's first bytes only, behind them a digest: a range of keys narrows down to
+        # those bytes, and whatever the prefix has beyond them is compared with the whole id.
+        text = prefix.encode("utf-8", "surrogatepass")
+        head = text[: _KEYED["thread_id"] - _DIGEST_BYTES]
+        # No byte of UTF-8 is as high as 255. Bounds that are no keys stand on the left, where none is made of them.
+        end = head[:-1] + bytes([head[-1] + 1]) if head else b"\xff"
+        condition, bound = "? <= thread_id AND ? > thread_id", [head, end]
+        if head == text:
+            return condition, bound
+        whole = "coalesce(thread_id_full, thread_id)"
+        return f"{condition} AND left({whole}, ?) = ?", [*bound, len(text), text]
 
 
 # Both servers know these words; FOR SHARE is only MySQL's.
@@ -155,6 +174,8 @@ def migrations(prefix: str) -> list[Migration]:
                     f"metadata_form {whole}, metadata {blob}, step BIGINT, source VARBINARY(512)",
                     "run_id VARBINARY(512), created DOUBLE NOT NULL, searchable LONGBLOB",
                     "PRIMARY KEY (pool, thread, namespace, id), KEY by_age (id), KEY by_run (run_id)",
+                    # What somebody went on from, which is asked for everything that is to be deleted.
+                    "KEY by_parent (pool, thread, namespace, parent)",
                 ),
                 table(
                     "writes",

@@ -12,6 +12,7 @@ import logging
 import pymysql
 
 from ..errors import Corrupt, InvalidRequest, NewerFormat, Unavailable
+from ..printable import printable
 from .mysql import Wire, bound
 from .mysql_schema import migrations
 from .sql.schema import FORMAT
@@ -116,5 +117,5 @@ class MysqlSetup:
             log.warning(
                 "%s holds threads of LangGraph's own saver, which Threadline does not read in place: "
                 "bring them over with `threadline import`",
-                self.url,
+                printable(self.url),
             )

@@ -39,6 +39,9 @@ class Address:
             port = parts.port or 3306
         except ValueError:
             raise InvalidRequest("the mysql:// URL is malformed: mysql://user:password@host:3306/database") from None
+        if "@" in parts.path + parts.fragment:
+            # Cut there, pieces of the password would be the port and the database, which are shown.
+            raise InvalidRequest("the URL has a / ? or # in its user or password: percent-encode it (%2F, %3F, %23)")
         database = unquote(parts.path[1:])
         if not database or "/" in database:
             raise InvalidRequest("the mysql:// URL names no database: mysql://user:password@host:3306/database")

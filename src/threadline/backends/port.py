@@ -6,7 +6,8 @@ Promises every backend keeps, and the contract suite checks:
     later read through any connection.
   - Chunks are stored once per pool; storing a digest again is harmless.
   - Every deletion of chunks raises the pool's epoch in the same transaction. A change that relies on
-    chunks it does not bring names the epoch it knew; `apply` refuses it as `Stale` if that has passed.
+    chunks it does not bring names the epoch it knew, and rows that it knows the chunks by; `apply` refuses it
+    as `Stale` if the epoch has passed or one of the rows is not there.
   - Methods are coroutines that a blocking backend finishes without suspending.
 """
 
@@ -30,6 +31,7 @@ __all__ = [
     "Stale",
     "Stamp",
     "ThreadRow",
+    "Witness",
     "WriteRow",
 ]
 
@@ -54,6 +56,14 @@ class CheckpointKey(NamedTuple):
 
 
 CheckpointKeys: TypeAlias = Collection[CheckpointKey]
+
+
+class Witness(NamedTuple):
+    """A stored checkpoint of a thread, and when it was put: one that was put again since is another."""
+
+    namespace: str
+    id: str
+    created: float
 
 
 class CheckpointRow(NamedTuple):
@@ -124,6 +134,9 @@ class Change:
     now: float
     # The pool and epoch under which chunks were left out as known; None when nothing was left out.
     stamp: Stamp | None = None
+    # Checkpoints of the thread by which the writer knows of those chunks. Where one is not there, the store has lost
+    # what it had, and the change is refused as stale.
+    witnesses: Sequence[Witness] = ()
     chunks: Sequence[ChunkRow] = ()
     checkpoints: Sequence[CheckpointRow] = ()
     writes: Sequence[WriteRow] = ()
@@ -131,6 +144,8 @@ class Change:
     continues: str | None = None
     # Whether the change may begin a thread that is deleted; a put with a parent may not.
     begins: bool = True
+    # Writes that must be the first of their keys: where one is there with other bytes, the change is a Conflict.
+    firsts: Sequence[WriteRow] = ()
     # Make the thread new in this one's pool; it must not exist yet, unless this very change made it.
     joins: str | None = None
     # A namespace, and the newest checkpoint that the writer saw there (None: there was none). When
@@ -209,6 +224,11 @@ class Backend(Protocol):
     async def page(self, query: Query) -> list[Found]:
         """The next checkpoints of a query: newest id first, then by thread and namespace."""
 
+    async def walk(
+        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
+    ) -> list[Found]:
+        """The next checkpoints of a thread by namespace and id; a page reads no more than it gives."""
+
     async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
         """A checkpoint and its ancestors, nearest first, at most `limit`; a gap ends the chain."""
 
@@ -237,13 +257,27 @@ class Backend(Protocol):
         """Delete a thread's rows and leave a tombstone; the last thread of a pool takes the chunks along."""
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, seen: CheckpointKeys | None = None
+        self,
+        thread_id: str,
+        keys: CheckpointKeys,
+        settled: CheckpointKeys = (),
+        *,
+        seen: CheckpointKeys | None = None,
+        guarded: CheckpointKeys = (),
     ) -> int | None:
         """Delete checkpoints and their writes, and of `settled` only the writes; chunks stay for collect.
 
-        `seen` are the checkpoints that the thread had when this was decided. Where another one has one of these
-        for its parent nothing is deleted, and None returned: who decided must look again.
+        `seen` are the checkpoints that were known to have one of these for their parent when this was decided;
+        others among them do no harm. Where any other checkpoint has one of these, or of `guarded`, for its parent
+        nothing is deleted, and None returned: who decided must look again. What is read for that is the children of
+        these checkpoints, however long the thread is.
         """
+
+    async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
+        """The checkpoints that have one of these for their parent, without writes, in no order."""
+
+    async def has_chunks(self, pool: int, more_than: int = 0) -> bool:
+        """Whether a pool holds more chunks than a number; reads no more than that many."""
 
     async def pool_links(self, pool: int) -> list[bytes]:
         """The links of every checkpoint and write of the pool's threads."""
@@ -266,6 +300,9 @@ class Backend(Protocol):
 
     async def get_meta(self, key: str) -> bytes | None:
         """One record of the store itself."""
+
+    async def meta_keys(self, prefix: str) -> list[str]:
+        """The keys, none longer than 500 bytes, of the store's own records that begin with a prefix, in order."""
 
     async def swap_meta(self, key: str, before: bytes | None, after: bytes | None) -> bool:
         """Replace a record of the store itself if it is still `before`; None stands for no record."""

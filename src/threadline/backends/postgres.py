@@ -19,6 +19,7 @@ import json
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .lending import is_of_work
 from .port import Applied, Change, Found, Stale
 from .postgres_put import PutStatements, split_writes
 from .postgres_sessions import BytesArray
@@ -31,7 +32,13 @@ if TYPE_CHECKING:
     from .postgres_schema import PostgresTables
     from .postgres_sessions import Result, Session, Step
 
-__all__ = ["Gatherer", "PostgresBackend", "PostgresDatabase", "PostgresDialect", "PostgresTransaction"]
+__all__ = [
+    "Gatherer",
+    "PostgresBackend",
+    "PostgresDatabase",
+    "PostgresDialect",
+    "PostgresTransaction",
+]
 
 T = TypeVar("T")
 _MOST_AMONG = 2000
@@ -126,6 +133,8 @@ class PostgresDatabase:
         self._prepare = prepare
         self.tables = tables
         self._opening = [("SELECT set_config('threadline.tenant', %s, true)", (tenant,))] if tenant else []
+        # In the same round trip as BEGIN: nobody waits for ever for a lock that another holds.
+        self._writing = [(_WRITING, ()), ("SELECT set_config('lock_timeout', %s, true)", (tables.lock_timeout,))]
 
     async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self._within(work, [(_READING, ()), *self._opening])
@@ -135,7 +144,7 @@ class PostgresDatabase:
         return await self._within(work, [(_READING, ()), *self._opening] if self._opening else [])
 
     async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
-        return await self._within(work, [(_WRITING, ()), *self._opening])
+        return await self._within(work, [*self._writing, *self._opening])
 
     async def at_once(self, steps: Sequence[Step], generations: Collection[int]) -> list[Result] | None:
         """A whole transaction in one round trip: what is sent up to one Sync commits together, without BEGIN.
@@ -221,8 +230,8 @@ class PostgresBackend(SqlBackend):
         before = self._losses()
         try:
             results = await self.database.at_once(self._put.steps(changes, self.database.tables), generations)
-        except Exception:
-            if len(changes) == 1 or self._losses() != before:
+        except Exception as error:
+            if len(changes) == 1 or self._losses() != before or not is_of_work(error, ValueError, TypeError):
                 raise
             results = None
         made = {pool for (pool,) in results[-1].rows} if results is not None else set()

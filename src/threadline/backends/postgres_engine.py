@@ -18,6 +18,8 @@ from ..errors import InvalidRequest
 from .engine import Operation
 from .gather import Admits, Gather, Job, LoopGather
 from .layers import ReadOnlyLayer
+from .lending import is_of_work
+from .patience import UnhurriedLayer
 from .port import Change
 from .postgres import Gatherer, PostgresBackend, PostgresDatabase, PostgresDialect
 from .postgres_errors import Whereabouts, is_lost, translate
@@ -77,6 +79,7 @@ class PostgresEngine:
             read_only=read_only,
             shown_url=self.url,
             indexed=indexed_keys(index_metadata),
+            timeout=timeout,
         )
         tables = self._tables
         self._settings = Settings(
@@ -110,7 +113,7 @@ class PostgresEngine:
         database = PostgresDatabase(self._lender(source), self._setter(source), tables, tenant)
         settings, statements = self._settings, Statements(PostgresDialect(tables.indexed), tables.prefix)
         backend = PostgresBackend(database, statements, lambda: settings.losses, settings.lose, gather)
-        retried = RetryLayer(backend, policy, clock)
+        retried = RetryLayer(UnhurriedLayer(backend), policy, clock)
         return ReadOnlyLayer(retried) if read_only else retried
 
     def run(self, operation: Operation[T]) -> T:
@@ -162,11 +165,7 @@ class PostgresEngine:
     def _lender(self, source: BlockingSource | LoopSource) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def lend(act: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
             try:
-                session = await source.take()
-                try:
-                    return await act(session)
-                finally:
-                    await source.give(session)
+                return await source.lend(act)
             except psycopg.Error as error:
                 raise self._translated(error) from error
 
@@ -205,6 +204,8 @@ class _SharedPuts(Gather):
             for job, result in zip(group, made, strict=True):
                 job.result = result
         except Exception as error:
+            if not is_of_work(error, ValueError, TypeError, OverflowError, MemoryError):
+                raise  # of a signal handler: the leader's alone
             for job in group:
                 job.error = error
         self._tell(group)
@@ -280,7 +281,7 @@ def _after_fork_in_child() -> None:
 
 
 def _close_at_exit() -> None:
-    """Threads of a pool that nobody closed would be waited for, with a warning."""
+    """Say goodbye to servers whose savers nobody closed."""
     for engine in list(_engines):
         engine._blocking_source.close()
 

@@ -12,6 +12,7 @@ import psycopg
 import psycopg_pool
 
 from ..errors import Closed, InvalidRequest, ReadOnly, StorageFull, ThreadlineError, Unavailable
+from .postgres_pipeline import NoAnswer
 
 __all__ = ["Whereabouts", "is_lost", "translate"]
 
@@ -63,6 +64,10 @@ def translate(error: Exception, where: Whereabouts) -> ThreadlineError:
         return Closed(f"the connection pool of {where} was closed")
     if isinstance(error, psycopg_pool.PoolTimeout):
         return Unavailable(f"no connection to {where} was free in time: raise pool_size, or the given pool's max_size")
+    if isinstance(error, NoAnswer):
+        return Unavailable(
+            f"{where} did not answer in time: is it, or a pooler before it, overloaded? Or raise timeout"
+        )
     if state in _TRANSIENT:
         return Unavailable(f"{where}: {_TRANSIENT[state]}; try again")
     if state == "53100":

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
 import psycopg_pool
 
+from ..errors import Unavailable
 from .postgres_sessions import LoopSession, Session, is_idle
-from .postgres_settings import GLANCE_SECONDS, Settings, abandoned, check_usable, has_input
+from .postgres_settings import GLANCE_SECONDS, Settings, abandoned, check_usable, has_input, is_rested
 
 __all__ = ["LoopSource"]
+
+T = TypeVar("T")
 
 
 class LoopSource:
@@ -27,8 +30,16 @@ class LoopSource:
         self._is_ours = connection is None and pool is None
         self._loops: dict[asyncio.AbstractEventLoop, _OfLoop] = {}
 
-    async def take(self) -> Session:
-        """A session for one piece of work, alone on it, on tables that are there."""
+    async def lend(self, act: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        """The result of work on a session, alone on it, on tables that are there."""
+        session = await self._take()
+        try:
+            session.patience = self._settings.patience if self._given is None else None
+            return await act(session)
+        finally:
+            await self._give(session)
+
+    async def _take(self) -> Session:
         self._settings.check_open()
         here = self._here()
         if self._is_ours and here.pool is None:
@@ -42,11 +53,11 @@ class LoopSource:
             if not self._settings.is_ready():
                 await self._settings.prepare(session)
         except BaseException:
-            await self.give(session)
+            await self._give(session)
             raise
         return session
 
-    async def give(self, session: Session) -> None:
+    async def _give(self, session: Session) -> None:
         """Back where it came from, in no transaction."""
         connection = session.connection
         here = self._here()
@@ -81,7 +92,7 @@ class LoopSource:
             await self._prepare(session)
             return await act(session)
         finally:
-            await self.give(session)
+            await self._give(session)
 
     async def aclose(self) -> None:
         """Close the pool of this loop, and let the others know."""
@@ -114,7 +125,9 @@ class LoopSource:
                 await self._settings.prepare(LoopSession(connection))
 
     async def _prepare(self, session: Session) -> None:
-        check_usable(session.connection, is_ours=self._is_ours)
+        if session.connection.closed and self._is_ours:
+            raise Unavailable("the connection to the server is closed; try again")
+        check_usable(session.connection)
         if not session.connection.autocommit:
             await session.connection.set_autocommit(True)
             session.is_restored = True
@@ -165,7 +178,7 @@ class LoopSource:
         return pool
 
     async def _check(self, connection: Any) -> None:
-        if self._settings.is_rested(connection):
+        if is_rested(self._settings.idle_seconds(connection)):
             try:
                 await psycopg_pool.AsyncConnectionPool.check_connection(connection)
             except psycopg.Error:

@@ -31,6 +31,7 @@ _WRITE_IN_FOUND = (
 _WRITE_TYPES = ("text", "text", "text", "bigint", "text", "text", "bytea", "bigint", "bytea")
 
 
+_WITNESS_TYPES = ("text", "text", "float8")
 _CHUNK_TYPES = ("bytea", "bytea", "bigint", "bytea")
 _ARRAYS: dict[str, type[list[Any]]] = {
     "text": TextsArray, "bigint": WholesArray, "bytea": BytesArray, "float8": RealsArray
@@ -38,7 +39,8 @@ _ARRAYS: dict[str, type[list[Any]]] = {
 # Nobody waits for a lock together with others: whose pool is not to be had at once goes its own way. Which were had is
 # said to the statement that follows; asking there again might find a lock that was granted after it looked at the rows.
 _LOCKS = (
-    "SELECT set_config('threadline.held', coalesce(string_agg(key::text, ','), ''), true) "
+    "SELECT set_config('lock_timeout', %s, true), "
+    "set_config('threadline.held', coalesce(string_agg(key::text, ','), ''), true) "
     "FROM unnest(%s::bigint[]) AS key WHERE pg_try_advisory_xact_lock_shared(key)"
 )
 _HELD = "string_to_array(nullif(current_setting('threadline.held'), ''), ',')::bigint[]"
@@ -83,7 +85,10 @@ class PutStatements:
             keys,
             tables.server_born,
         ]
-        shape = 0
+        witnesses = [(_pool_of(change), *witness) for change in ordered for witness in change.witnesses]
+        shape = int(bool(witnesses))
+        if witnesses:
+            values += _columns(witnesses, _WITNESS_TYPES)
         for rows, types in (
             (chunks, _CHUNK_TYPES), (checkpoints, _CHECKPOINT_TYPES), (adds, _WRITE_TYPES), (replaces, _WRITE_TYPES)
         ):  # fmt: skip
@@ -92,7 +97,7 @@ class PutStatements:
                 values += _columns(rows, types)
         if shape not in self._made:
             self._made[shape] = self._make(shape)
-        return [(_LOCKS, [keys]), (self._made[shape], values)]
+        return [(_LOCKS, [tables.lock_timeout, keys]), (self._made[shape], values)]
 
     def _make(self, shape: int) -> str:
         sql = self._sql
@@ -103,7 +108,8 @@ class PutStatements:
             f"JOIN {sql.t} t ON t.thread_id = n.thread_id AND t.pool = n.pool AND t.epoch = n.epoch "
             f"WHERE n.key = ANY ({_HELD}) AND t.status NOT IN ('deleted', 'archived') AND t.deleted_before IS NULL "
             # Rows are looked at after the lock was granted only where every statement sees what is new.
-            f"AND {SERVER_BORN} = %s AND current_setting('transaction_isolation') = 'read committed')"
+            f"AND {SERVER_BORN} = %s AND current_setting('transaction_isolation') = 'read committed'"
+            + (f" AND NOT EXISTS ({self._lost()}))" if shape & 16 else ")")
         ]
         if shape & 8:
             rows = _rows("digest, links, form, data", _CHUNK_TYPES)
@@ -130,6 +136,15 @@ class PutStatements:
             f"AND live.active < live.now - {ACTIVITY_SECONDS})"
         )
         return f"WITH {', '.join(parts)} SELECT pool FROM live"
+
+    def _lost(self) -> str:
+        """The rows by which the writer of a change knows of chunks, and which are not there."""
+        arrays = ", ".join(f"%s::{kind}[]" for kind in ("bigint", *_WITNESS_TYPES))
+        return (
+            f"SELECT 1 FROM unnest({arrays}) AS w (pool, namespace, id, created) "
+            f"WHERE w.pool = n.pool AND NOT EXISTS (SELECT 1 FROM {self._sql.c} c WHERE c.pool = w.pool "
+            f"AND c.thread = t.serial AND c.namespace = w.namespace AND c.id = w.id AND c.created = w.created)"
+        )
 
     def _writes(self, conflict: str) -> str:
         columns = ", ".join(f"n.{column}" for column in WRITE_COLUMNS.split(", "))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from ..errors import Corrupt, InvalidRequest, NewerFormat
+from ..printable import printable
 from .postgres_sessions import Session, Step
 from .sql.keyed import index_name
 from .sql.schema import FORMAT
@@ -52,6 +53,7 @@ class PostgresTables:
         read_only: bool,
         shown_url: str,
         indexed: Sequence[str] = (),
+        timeout: float = 30.0,
     ) -> None:
         self.schema = _check_schema(schema)
         self.bare_prefix = check_prefix(prefix)
@@ -61,6 +63,8 @@ class PostgresTables:
         self._mode = setup
         self._read_only = read_only
         self._shown_url = shown_url
+        # How long a transaction waits for a lock, as the server's setting takes it: milliseconds, and 0 is for ever.
+        self.lock_timeout = str(max(1, min(int(timeout * 1000), 2**31 - 1)))
         self.is_ready = False
         # Where the tables are, whatever the search path of this role: the keys of locks begin with it.
         self._home = self.schema or ""
@@ -167,7 +171,9 @@ class PostgresTables:
             # One batch is one transaction: who comes second finds the index there.
             await session.batch([lock, *_bare(missing)])
         except psycopg.errors.InsufficientPrivilege:
-            log.warning("%s: this role may not make the indexes of index_metadata; filters are slow", self._shown_url)
+            log.warning(
+                "%s: this role may not make the indexes of index_metadata; filters are slow", printable(self._shown_url)
+            )
 
     def _index_statements(self) -> dict[str, str]:
         """What makes the index of each named metadata key, by the index's name."""
@@ -215,8 +221,8 @@ class PostgresTables:
                 log.warning(
                     "%s holds threads of LangGraph's own saver, which Threadline does not read in place: "
                     "bring them over with `threadline import %s`",
-                    self._shown_url,
-                    self._shown_url,
+                    printable(self._shown_url),
+                    printable(self._shown_url),
                 )
 
     def names(self) -> list[str]:
@@ -247,6 +253,8 @@ class PostgresTables:
             ),
             f"CREATE INDEX {bare}checkpoints_by_age ON {p}checkpoints (id)",
             f"CREATE INDEX {bare}checkpoints_by_run ON {p}checkpoints (run_id) WHERE run_id IS NOT NULL",
+            # What somebody went on from, which is asked for everything that is to be deleted.
+            f"CREATE INDEX {bare}checkpoints_by_parent ON {p}checkpoints (pool, thread, namespace, parent)",
             *self._grown(
                 "writes",
                 f"pool bigint NOT NULL, thread bigint NOT NULL, namespace {_KEY}, checkpoint_id {_KEY}, "

@@ -7,16 +7,21 @@ Values go and come in binary form, so that bytes are not turned into hexadecimal
 
 from __future__ import annotations
 
+import math
 import struct
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import psycopg
 from psycopg.adapt import AdaptersMap, Dumper, Loader
-from psycopg.pq import Format, TransactionStatus
+from psycopg.pq import Format, PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.numeric import Int8BinaryDumper
+
+from .patience import is_unhurried
+from .postgres_pipeline import answered, end_with_sync
 
 __all__ = [
     "BlockingSession",
@@ -28,6 +33,7 @@ __all__ = [
     "Step",
     "TextsArray",
     "WholesArray",
+    "is_between_batches",
 ]
 
 # A statement and what it binds.
@@ -52,6 +58,8 @@ class Session(Protocol):
     is_restored: bool
     # How often the server had been lost when the connection was made.
     generation: int
+    # For how many seconds a batch waits for its answer; None for as long as it takes.
+    patience: float | None
 
     async def batch(self, steps: Sequence[Step]) -> list[Result]:
         """Run statements in order, in one round trip; the first that fails ends the batch, and is raised."""
@@ -60,21 +68,32 @@ class Session(Protocol):
         """Close the connection itself."""
 
 
-class BlockingSession:
-    """A `psycopg.Connection`; never suspends."""
+class _Session:
+    """What both kinds know of their connection."""
 
-    def __init__(self, connection: Any, pool: Any = None, generation: int = 0) -> None:
+    def __init__(self, connection: Any, pool: Any = None, generation: int = 0, patience: float | None = None) -> None:
         self.connection = connection
         self.pool = pool
         self.is_restored = False
         self.generation = generation
+        self.patience = patience
+
+    def _deadline(self) -> float:
+        if self.patience is None or is_unhurried.get():
+            return math.inf
+        return time.monotonic() + self.patience
+
+
+class BlockingSession(_Session):
+    """A `psycopg.Connection`; never suspends."""
 
     async def batch(self, steps: Sequence[Step]) -> list[Result]:
-        connection = self.connection
-        cursors = [_Cursor(connection, row_factory=tuple_row) for _ in steps]
+        connection, deadline = self.connection, self._deadline()
+        cursors = [_Cursor(connection, deadline) for _ in steps]
         if len(steps) == 1:
             cursors[0].execute(steps[0][0], bound(steps[0][1]), binary=True)
         for start in range(0, len(steps) if len(steps) > 1 else 0, _MOST_STEPS):
+            end_with_sync(connection, deadline)
             with connection.pipeline():
                 for cursor, (statement, values) in zip(
                     cursors[start : start + _MOST_STEPS], steps[start : start + _MOST_STEPS], strict=True
@@ -86,21 +105,16 @@ class BlockingSession:
         self.connection.close()
 
 
-class LoopSession:
+class LoopSession(_Session):
     """A `psycopg.AsyncConnection`, on the loop it belongs to."""
 
-    def __init__(self, connection: Any, pool: Any = None, generation: int = 0) -> None:
-        self.connection = connection
-        self.pool = pool
-        self.is_restored = False
-        self.generation = generation
-
     async def batch(self, steps: Sequence[Step]) -> list[Result]:
-        connection = self.connection
-        cursors = [_AsyncCursor(connection, row_factory=tuple_row) for _ in steps]
+        connection, deadline = self.connection, self._deadline()
+        cursors = [_AsyncCursor(connection, deadline) for _ in steps]
         if len(steps) == 1:
             await cursors[0].execute(steps[0][0], bound(steps[0][1]), binary=True)
         for start in range(0, len(steps) if len(steps) > 1 else 0, _MOST_STEPS):
+            end_with_sync(connection, deadline)
             async with connection.pipeline():
                 for cursor, (statement, values) in zip(
                     cursors[start : start + _MOST_STEPS], steps[start : start + _MOST_STEPS], strict=True
@@ -121,6 +135,11 @@ def has_rows(cursor: Any) -> bool:
 def is_idle(connection: Any) -> bool:
     """Whether the connection is in no transaction."""
     return bool(connection.pgconn.transaction_status == TransactionStatus.IDLE)
+
+
+def is_between_batches(connection: Any) -> bool:
+    """Whether the connection is in the middle of no batch, as far as the driver knows."""
+    return connection._pipeline is None and connection.pgconn.pipeline_status == PipelineStatus.OFF
 
 
 def bound(values: Sequence[Any]) -> list[Any]:
@@ -249,17 +268,25 @@ def _adapters() -> AdaptersMap:
 _ADAPTERS = _adapters()
 
 
-class _Cursor(psycopg.Cursor[Any]):
-    """A cursor with our types and rows, whatever a given connection makes of its own."""
+class _OurCursor:
+    """Our types and rows, whatever a given connection makes of its own, and an end of waiting."""
+
+    def __init__(self, connection: Any, deadline: float) -> None:
+        super().__init__(connection, row_factory=tuple_row)  # type: ignore[call-arg]
+        self._deadline = deadline
 
     @property
     def adapters(self) -> AdaptersMap:
         return _ADAPTERS
 
+    def _execute_gen(self, *args: Any, **options: Any) -> Any:
+        generator = super()._execute_gen(*args, **options)  # type: ignore[misc]
+        return answered(generator, self._pgconn, self._deadline)  # type: ignore[attr-defined]
 
-class _AsyncCursor(psycopg.AsyncCursor[Any]):
-    """The same on a loop."""
 
-    @property
-    def adapters(self) -> AdaptersMap:
-        return _ADAPTERS
+class _Cursor(_OurCursor, psycopg.Cursor[Any]):
+    """A cursor of the sync half."""
+
+
+class _AsyncCursor(_OurCursor, psycopg.AsyncCursor[Any]):
+    """A cursor on a loop."""

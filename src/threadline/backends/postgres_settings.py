@@ -12,12 +12,13 @@ from weakref import WeakKeyDictionary
 from psycopg.conninfo import conninfo_to_dict
 
 from ..errors import Closed, Conflict, InvalidRequest, Unavailable
+from .patience import patience_of
 from .postgres_sessions import Session, is_idle
 
 if TYPE_CHECKING:
     from .postgres_errors import Whereabouts
 
-__all__ = ["GLANCE_SECONDS", "Settings", "abandoned", "check_usable", "has_input", "other_half"]
+__all__ = ["GLANCE_SECONDS", "Settings", "abandoned", "check_usable", "has_input", "is_rested", "other_half"]
 
 # Who waits for a connection looks this often whether the server is there at all.
 GLANCE_SECONDS = 2.0
@@ -49,6 +50,8 @@ class Settings:
         self.where = where
         self.pool_size = pool_size
         self.timeout = timeout
+        # For how long a batch of statements waits for its answer.
+        self.patience = patience_of(timeout)
         self.prepare = prepare
         self.is_ready = is_ready
         self.losses = 0
@@ -76,12 +79,15 @@ class Settings:
         """Whether a connection of ours was made after the last loss: an older one may lead to a former server."""
         return self._generations.get(connection, self.losses) == self.losses
 
+    def generation(self, connection: Any) -> int:
+        """How often the server had been lost when a connection of ours was made."""
+        return self._generations.get(connection, self.losses)
+
     def used(self, connection: Any) -> None:
         self._used[connection] = time.monotonic()
 
-    def is_rested(self, connection: Any) -> bool:
-        """Whether a connection was not used for so long that it may be dead without anybody having said so."""
-        return time.monotonic() - self._used.get(connection, 0.0) > _RESTED_SECONDS
+    def idle_seconds(self, connection: Any) -> float:
+        return time.monotonic() - self._used.get(connection, 0.0)
 
     def pool_options(self) -> dict[str, Any]:
         return {
@@ -99,17 +105,21 @@ class Settings:
             f"all {self.pool_size} connections to {self.where} were busy for {self.timeout:g} s: raise pool_size"
         )
 
-    def configure(self, connection: Any) -> None:
+    def configure(self, connection: Any, generation: int | None = None) -> None:
         """A new connection of ours; the server has just answered it."""
+        connection._pool = None  # one that is lost to an interrupt ends with its memory, without a warning
         connection.prepared_max = _MOST_PREPARED
         self.used(connection)
-        self._generations[connection] = self.losses
+        self._generations[connection] = self.losses if generation is None else generation
 
 
-def check_usable(connection: Any, *, is_ours: bool) -> None:
+def is_rested(idle_seconds: float) -> bool:
+    """Whether a connection was not used for so long that it may be dead without anybody having said so."""
+    return idle_seconds > _RESTED_SECONDS
+
+
+def check_usable(connection: Any) -> None:
     """Refuse a given connection that its owner closed or is in the middle of using."""
-    if connection.closed and is_ours:
-        raise Unavailable("the connection to the server is closed; try again")
     if connection.closed:
         raise Closed("the given connection is closed: it must stay open as long as its saver")
     if not is_idle(connection):

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,13 +21,13 @@ from ..drive import BlockingClock, Clock, LoopClock, run_now
 from ..errors import Closed, InvalidRequest
 from .engine import Operation
 from .layers import ReadOnlyLayer
-from .places import Places
 from .port import Backend
 from .redis.backend import RedisBackend
 from .redis.directory import Directory
 from .redis.layout import Keys
 from .redis.link import BlockingLink, LoopLink, Sight
 from .redis.opening import open_store
+from .redis.turns import TurnPool, Turns
 from .retry import Retry, RetryLayer
 
 __all__ = ["RedisEngine"]
@@ -93,7 +94,7 @@ class RedisEngine:
     async def open(self, link: BlockingLink, *, creating: bool) -> None:
         """Check the store on its first use, and create it where that is wanted."""
         may_create = creating or (self._setup_mode is not False and not self._read_only)
-        await open_store(link, self._keys, may_create=may_create, ttl=self._ttl)
+        await open_store(link, self._keys, may_create=may_create, ttl=self._ttl, is_ours=self.is_open)
         self.is_open = True
 
     def close(self) -> None:
@@ -141,7 +142,7 @@ class RedisEngine:
                         raise InvalidRequest(
                             "a client of redis.asyncio serves the async methods only: give a redis.Redis, or a URL"
                         )
-                    link = self._link(BlockingLink, self._blocking_client, Places)
+                    link = self._link(BlockingLink, self._blocking_client, self._turns())
                     self._blocking = self._half(link, BlockingClock())
                 half = self._blocking
         return half
@@ -155,16 +156,20 @@ class RedisEngine:
             # A half holds its client, the client its loop: what ended is let go here, or it never is.
             for ended in [one for one in list(self._loops) if one.is_closed()]:
                 self._loops.pop(ended, None)
-            link = self._link(LoopLink, self._loop_client, asyncio.Semaphore)
+            turns = asyncio.Semaphore(self._pool_size) if self._is_cluster and self._given is None else None
+            link = self._link(LoopLink, self._loop_client, turns)
             half = self._loops[loop] = self._half(link, LoopClock())
         return half
 
-    def _link(self, kind: type[BlockingLink], make: Callable[[], Any], turns_of: Callable[[int], Any]) -> BlockingLink:
-        turns = turns_of(self._pool_size) if self._is_cluster and self._given is None else None
+    def _turns(self) -> Turns | None:
+        """For connections of ours; those of a given client are counted by its own pool."""
+        return Turns(self._pool_size, self._target.waits) if self._target is not None else None
+
+    def _link(self, kind: type[BlockingLink], make: Callable[[], Any], turns: Any) -> BlockingLink:
         return kind(make, self._sight, is_cluster=self._is_cluster, where=self.url, turns=turns)
 
     def _half(self, link: BlockingLink, clock: Clock) -> _Half:
-        directory = Directory(link, self._keys, self._cache)
+        directory = Directory(link, self._keys, self._cache, partial(self.open, link, creating=False))
         inner = RedisBackend(link, self._keys, directory, clock=clock, ttl=self._ttl)
         backend: Any = _OpeningLayer(inner, link, self)
         if self._policy is not None:
@@ -235,7 +240,7 @@ class _Target:
             "decode_responses": False,
         }
         self._pool_size = pool_size
-        self._waits = waits
+        self.waits = waits
         try:
             redis.connection.parse_url(self._url)  # type: ignore[no-untyped-call]
         except ValueError:
@@ -248,16 +253,11 @@ class _Target:
             return redis.cluster.RedisCluster.from_url(
                 self._url,
                 retry=_no_retries(),
-                connection_pool_class=redis.BlockingConnectionPool,
-                # Turns are taken in the link; to look at the cluster again, an operation needs a second one.
-                max_connections=2 * self._pool_size,
-                timeout=self._waits,
+                connection_pool_class=TurnPool,
                 **self._options,
             )
-        pool = redis.BlockingConnectionPool.from_url(
+        pool = TurnPool.from_url(
             self._url,
-            max_connections=self._pool_size,
-            timeout=self._waits,
             retry=_no_retries(),
             redis_connect_func=_Greeting(sight),
             **self._options,
@@ -279,7 +279,7 @@ class _Target:
         pool = redis.asyncio.BlockingConnectionPool.from_url(
             self._url,
             max_connections=self._pool_size,
-            timeout=self._waits,
+            timeout=self.waits,
             retry=LoopRetry(NoBackoff(), 0),
             redis_connect_func=greet,
             **self._options,

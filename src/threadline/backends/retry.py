@@ -21,7 +21,10 @@ _GROWTH = 4
 
 
 class Retry(NamedTuple):
-    """How often and how long a call is tried before its error is the caller's."""
+    """How often and how long a call is tried before its error is the caller's.
+
+    What fails once is tried a second time however long it took: an attempt may last for the whole of `timeout`.
+    """
 
     tries: int = 5
     seconds: float = 30.0
@@ -48,7 +51,8 @@ class RetryLayer:
                 except Unavailable:
                     pause = _FIRST_PAUSE_SECONDS * _GROWTH ** (attempt - 1) * random.uniform(0.5, 1.5)
                     spent = self._clock.now() - began
-                    if attempt == self._policy.tries or spent + pause > self._policy.seconds:
+                    is_late = attempt > 1 and spent + pause > self._policy.seconds
+                    if attempt == self._policy.tries or is_late:
                         raise
                 await self._clock.sleep(pause)
             raise AssertionError("a policy has at least one try")

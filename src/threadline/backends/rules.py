@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from ..chunks.digest import split_links
 from ..errors import Conflict
-from .port import Change, ThreadRow
+from .port import Change, ThreadRow, WriteRow
 
 __all__ = [
     "ACTIVITY_SECONDS",
@@ -17,10 +17,12 @@ __all__ = [
     "mark",
     "needs_parent_row",
     "new_thread",
+    "no_parent_row",
     "own_words",
     "refuse_if_closed",
     "refuse_if_head_moved",
     "refuse_if_lease_lost",
+    "refuse_if_not_first",
     "write_order",
 ]
 
@@ -50,10 +52,14 @@ def refuse_if_closed(thread: ThreadRow, change: Change) -> None:
         return
     descends = change.continues is not None
     if descends and (not change.begins or change.continues <= (thread.deleted_before or "")):  # type: ignore[operator]
-        raise Conflict(
-            f"the thread {thread.thread_id!r} was deleted while this run was going on; a run without a "
-            f"checkpoint_id starts it anew"
-        )
+        raise Conflict(_deleted(thread.thread_id))
+
+
+def _deleted(thread_id: str) -> str:
+    return (
+        f"the thread {thread_id!r} was deleted while this run was going on; a run without a "
+        f"checkpoint_id starts it anew"
+    )
 
 
 def refuse_if_head_moved(change: Change, newest: str | None) -> None:
@@ -70,7 +76,22 @@ def refuse_if_head_moved(change: Change, newest: str | None) -> None:
 
 def is_usual(change: Change) -> bool:
     """Whether a change is of the usual kind: to a thread that is known, with nothing more to check."""
-    return change.stamp is not None and change.head is None and change.lease is None and change.joins is None
+    return (
+        change.stamp is not None
+        and change.head is None
+        and change.lease is None
+        and change.joins is None
+        and not change.firsts
+    )
+
+
+def refuse_if_not_first(write: WriteRow, data: bytes | None) -> None:
+    """Raise Conflict when somebody has made a write that must be the first of its key."""
+    if data is not None and data != write.data:
+        raise Conflict(
+            f"checkpoint {write.checkpoint_id!r}: {write.task_id!r} was written by somebody else at the same time; "
+            f"nothing of this call was stored. Read the thread again"
+        )
 
 
 def new_thread(change: Change, serial: int, origin: ThreadRow | None, deleted: ThreadRow | None) -> ThreadRow:
@@ -104,6 +125,11 @@ def needs_parent_row(thread: ThreadRow, change: Change) -> bool:
     """Whether a restarted thread must hold the parent, because the parent's id lies before the deletion."""
     before = thread.deleted_before
     return before is not None and change.continues is not None and change.continues <= before
+
+
+def no_parent_row(change: Change) -> Conflict:
+    """Why a change is refused whose thread lacks what it continues."""
+    return Conflict(_deleted(change.thread_id))
 
 
 def write_order(task_path: str, task_id: str, index: int) -> tuple[bytes, bytes, int]:

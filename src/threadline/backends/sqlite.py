@@ -17,9 +17,11 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ..drive import run_now
-from ..errors import Closed, Conflict, InvalidRequest, ReadOnly, Unavailable
+from ..errors import Closed, Conflict, InvalidRequest, ReadOnly, StorageFull, Unavailable
 from .sql.backend import Transaction
 from .sqlite_errors import is_busy, translated
+from .sqlite_file import DatabaseFile, absolute, uri_of
+from .sqlite_room import Room
 
 __all__ = ["SqliteConnections", "SqliteDialect", "SqliteTransaction"]
 
@@ -118,14 +120,18 @@ class SqliteConnections:
         self._prepare = prepare
         self._synchronous = synchronous.upper()
         self._closed = False
+        # Opened again after a fork, or by one more reader, it must be the same file, whatever the working directory.
+        self._place = path if self.is_shared or path is None else absolute(path)
+        self._file = DatabaseFile(None if self.is_shared else self._place)
+        self._room = Room(None if self.is_shared or read_only else self._place)
         self._start()
 
     def _start(self) -> None:
         self._lock = threading.RLock()  # opening, and all work on a connection that is shared
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
-        self._reading = 0  # how many readers are in use
-        self._idle = threading.Lock()  # guards that number
+        self._reading: set[object] = set()  # who reads, as objects: given up twice, after an interrupt, is once
+        self._idle = threading.Lock()  # guards them
 
     def before_fork(self) -> None:
         """Close every connection and let nobody open one: SQLite's locks do not survive a fork.
@@ -158,34 +164,64 @@ class SqliteConnections:
         """A connection for one read, alone on it."""
         if self.is_shared:
             with self._lock, translated(self.path):
-                yield self.writer()
+                connection = self.writer()
+                self._file.check(connection)
+                yield connection
             return
         with translated(self.path):
             self.writer()
-            with self._idle:
-                self._reading += 1
+            reader = object()
             try:
-                connection = self._readers.pop() if self._readers else self._connect(patience=_READ_PATIENCE_SECONDS)
+                with self._idle:
+                    self._reading.add(reader)
+                connection = self._idle_reader() or self._connect(patience=_READ_PATIENCE_SECONDS)
                 try:
+                    self._file.check(connection)
                     connection.execute("BEGIN")
                     yield connection
                 finally:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
-                    if len(self._readers) < _MOST_READERS and not self._closed:
+                    if len(self._readers) < _MOST_READERS and not self._closed and not self._file.is_lost:
                         self._readers.append(connection)
                     else:
                         connection.close()
             finally:
                 with self._idle:
-                    self._reading -= 1
+                    self._reading.discard(reader)
+                if self._file.is_lost and self._lock.acquire(blocking=False):  # else the thread that writes does it
+                    try:
+                        self._close_all()
+                    finally:
+                        self._lock.release()
 
     def write(self, work: Callable[[sqlite3.Connection], T], before_waiting: Callable[[], None] | None = None) -> T:
         """Work done on the connection that writes, inside a transaction that is committed when this returns."""
         if self.read_only:
             raise ReadOnly("this saver was opened with read_only=True")
         with self._lock, translated(self.path):
-            return self.transact(self.writer(), work, before_waiting)
+            try:
+                connection = self.writer()
+                result = self.transact(connection, work, before_waiting)
+                self._room.keep(connection)
+                return result
+            finally:
+                if self._file.is_lost:
+                    # The last connection to close brings into the file what is in a `-wal` without a name.
+                    self._close_all()
+
+    def make_room(self) -> int:
+        """Let a deletion have what was held for it, and move the log into the file; by how much it failed to."""
+        with self._lock, translated(self.path):
+            connection = self.writer()
+            if self.is_shared:
+                return 0
+            self._room.release()
+            try:
+                _patiently(connection, "PRAGMA wal_checkpoint(TRUNCATE)", self.timeout)
+            except sqlite3.OperationalError:
+                return self._room.debt_bytes(connection)
+            return 0
 
     def compact(self) -> None:
         """Rewrite the file without its unused pages; readers go on meanwhile."""
@@ -194,8 +230,24 @@ class SqliteConnections:
         with self._lock, translated(self.path):
             connection = self.writer()
             self._refuse_foreign_transaction(connection)
+            self._file.check(connection)
+            self.make_room()
+            self._refuse_without_room(connection)
             _patiently(connection, "VACUUM", self.timeout)
             _patiently(connection, "PRAGMA wal_checkpoint(TRUNCATE)", self.timeout)
+
+    def _refuse_without_room(self, connection: sqlite3.Connection) -> None:
+        """Raise StorageFull when the disk has no room for the file to be written anew."""
+        free = None if self.is_shared else self._room.free_bytes()
+        pages, unused, page_bytes = (
+            plain_rows(connection, f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        needed = (pages - unused) * page_bytes
+        if free is not None and free < needed:
+            raise StorageFull(
+                f"compacting {self.path} writes its {needed:,} bytes anew beside the old ones, and {free:,} are free: "
+                f"free some space, or run PRAGMA incremental_vacuum on it, which needs little"
+            )
 
     def transact(
         self,
@@ -208,17 +260,21 @@ class SqliteConnections:
         try:
             self._begin(connection, before_waiting)
             result = work(connection)
+            self._file.check(connection)  # inside the transaction: nothing is acknowledged that nobody will find
             connection.commit()
-        except BaseException:
+        except BaseException as error:
             if connection.in_transaction:
                 connection.rollback()
+            if isinstance(error, sqlite3.Error):
+                self._file.check(connection)  # SQLite calls a file without a name read-only, or a failed disk
             raise
         return result
 
     def check_open(self) -> None:
-        """Raise Closed after `close`."""
+        """Raise Closed after `close`, and Unavailable once the file was lost."""
         if self._closed:
             raise Closed("this saver was closed; open a new one with threadline.connect()")
+        self._file.check_not_lost()
 
     def writer(self) -> sqlite3.Connection:
         """The main connection; the first call opens the database and checks or creates its schema."""
@@ -227,8 +283,11 @@ class SqliteConnections:
             with self._lock, translated(self.path):
                 if self._writer is None:
                     # A file that somebody closes or sets up at this moment is locked for a while, even to readers.
+                    if self._given is not None:
+                        self._file.opened(self._given)
                     connection = self._given or self._connect(patience=min(self.timeout, _READ_PATIENCE_SECONDS))
                     self._prepare(connection)
+                    self._file.prepared(connection)
                     if connection is not self._given:
                         connection.execute("PRAGMA busy_timeout = 0")
                     self._writer = connection
@@ -241,12 +300,17 @@ class SqliteConnections:
             self._close_all()
 
     def _close_all(self) -> None:
-        for connection in self._readers:
-            connection.close()
-        self._readers.clear()
+        while (reader := self._idle_reader()) is not None:
+            reader.close()
         if self._writer is not None and self._writer is not self._given:
             self._writer.close()
         self._writer = None
+
+    def _idle_reader(self) -> sqlite3.Connection | None:
+        try:
+            return self._readers.pop()
+        except IndexError:  # another thread may have taken the last one at this moment
+            return None
 
     @property
     def is_closed(self) -> bool:
@@ -283,9 +347,10 @@ class SqliteConnections:
 
     def _connect(self, patience: float) -> sqlite3.Connection:
         """A new connection; one that writes will wait by our own retries, not by SQLite's busy handler."""
-        path = self.path or ":memory:"
+        path = self._place or ":memory:"
         if "\0" in path:
             raise InvalidRequest("the path of the database holds a NUL")
+        self._file.check_name()
         if path == ":memory:" or path.startswith("file:"):
             return self._prepared(path, patience, is_uri=path.startswith("file:"))
         parent = os.path.dirname(path)
@@ -295,7 +360,7 @@ class SqliteConnections:
             return self._prepared(path, patience, is_uri=False)
         if not os.path.exists(path):
             raise InvalidRequest(f"there is no database at {path}, and read_only=True creates none")
-        uri = "file:" + _quoted(os.path.abspath(path)) + "?mode=ro"
+        uri = uri_of(path) + "?mode=ro"
         try:
             connection = self._prepared(uri, patience, is_uri=True)
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
@@ -308,6 +373,7 @@ class SqliteConnections:
         connection = sqlite3.connect(
             path, timeout=patience, isolation_level=None, check_same_thread=False, uri=is_uri, cached_statements=256
         )
+        self._file.opened(connection)
         if not self.read_only:
             self._set_pragmas(connection)
         return connection
@@ -346,9 +412,3 @@ def _patiently(connection: sqlite3.Connection, statement: str, timeout: float) -
             if not is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(random.uniform(0.001, 0.02))
-
-
-def _quoted(path: str) -> str:
-    from urllib.parse import quote
-
-    return quote(path)

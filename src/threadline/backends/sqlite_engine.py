@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..drive import run_now
 from ..errors import Corrupt, InvalidRequest, NewerFormat
+from ..printable import printable
 from .engine import Operation
 from .group import GroupCommit
 from .port import Change
@@ -221,8 +222,8 @@ class SqliteEngine:
             log.warning(
                 "%s holds threads of LangGraph's own saver, which Threadline does not read in place: "
                 "bring them over with `threadline import %s`",
-                self._connections.path or "the database",
-                self.url,
+                printable(self._connections.path or "the database"),
+                printable(self.url),
             )
 
 
@@ -246,6 +247,9 @@ class _BlockingSqlite:
 
     async def setup(self) -> None:
         self._engine.migrate()
+
+    async def make_room(self) -> int:
+        return self._engine._connections.make_room()
 
     async def compact(self) -> None:
         self._engine._connections.compact()
@@ -297,6 +301,9 @@ class _LoopSqlite:
 
     async def setup(self) -> None:
         await self._engine.hop(self._engine.migrate)
+
+    async def make_room(self) -> int:
+        return await self._engine.hop(self._engine._connections.make_room)
 
     async def compact(self) -> None:
         await self._engine.hop(lambda: run_now(_BlockingSqlite(self._engine).compact()))

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..errors import Corrupt
+from ..errors import Corrupt, NotFound
 from .align import differing
 from .read import Pile
-from .refs import LIST, MAP, Node, Ref, Tree
+from .refs import LIST, MAP, Node, Ref, Tree, are_digests
+from .sizes import Budget
 
 __all__ = ["AFTER", "BEFORE", "DictWalk", "Gap", "ListWalk", "Walk", "walk_of"]
 
@@ -61,7 +62,10 @@ class _Descent(ABC):
         """One step down, the needed nodes being in the piles; Corrupt names the value that lacks one."""
         due = [side for side in (BEFORE, AFTER) if self._is_due(side)]
         for side in due:
-            self._open(side, after if side == AFTER else before)
+            pile = after if side == AFTER else before
+            # A node may stand in many places: how many entries there are is known before any are listed.
+            Budget().take(sum([len(self._below(side, digest, pile).refs) for digest in self._tokens(side)]), 0)
+            self._open(side, pile)
         for side in due:
             self._levels[side] -= 1
         self._settle()
@@ -73,10 +77,12 @@ class _Descent(ABC):
         """A node of the level above, checked to be one that can stand there."""
         node = pile.nodes.get(digest)
         if node is None:
+            if digest in pile.locked:
+                raise NotFound(f"{self._names[side]}: {pile.locked[digest]}")
             reason = pile.damaged.get(digest, "is missing")
             raise Corrupt(f"{self._names[side]}: the chunk {digest.hex()} {reason}")
         is_leaf = self._levels[side] == 1
-        if (node.keys is not None) != (is_leaf and self.kind == MAP) or not (is_leaf or _are_digests(node.refs)):
+        if (node.keys is not None) != (is_leaf and self.kind == MAP) or not (is_leaf or are_digests(node.refs)):
             raise self._misfit(side)
         return node
 
@@ -201,7 +207,3 @@ def walk_of(before: Ref, after: Ref, names: tuple[str, str]) -> Walk | None:
     if not isinstance(before, Tree) or not isinstance(after, Tree) or before.kind != after.kind:
         return None
     return (DictWalk if before.kind == MAP else ListWalk)(before, after, names)
-
-
-def _are_digests(refs: tuple[Any, ...]) -> bool:
-    return set(map(type, refs)) <= {bytes}

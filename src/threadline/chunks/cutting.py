@@ -14,12 +14,23 @@ from typing import Any
 
 from .refs import Inline, Ref, links_of
 
-__all__ = ["FEWEST_IN_RUN", "INLINE_BYTES", "LARGE_ITEM_BYTES", "ROOT_ENTRIES", "ends_run", "pieces", "runs"]
+__all__ = [
+    "FEWEST_IN_RUN",
+    "INLINE_BYTES",
+    "LARGE_ITEM_BYTES",
+    "LONGEST_PIECE",
+    "ROOT_ENTRIES",
+    "ends_run",
+    "pieces",
+    "runs",
+]
 
 # An item below this costs more as a chunk (row, digest, index entry) than inside its leaf.
 INLINE_BYTES = 128
 # An item above this is cut, so that changing a part of it does not store all of it again.
 LARGE_ITEM_BYTES = 32 * 1024
+# No chunk but a node is longer.
+LONGEST_PIECE = 64 * 1024
 # A root of at most this many entries stands in the checkpoint's document.
 ROOT_ENTRIES = 8
 # A run has no fewer entries, so that every level of a tree shrinks.
@@ -63,4 +74,4 @@ def _weight(ref: Ref) -> int:
 def _chunker() -> Any:
     from pyfastcdc import FastCDC
 
-    return FastCDC(avg_size=16 * 1024, min_size=4 * 1024, max_size=64 * 1024)
+    return FastCDC(avg_size=16 * 1024, min_size=4 * 1024, max_size=LONGEST_PIECE)

@@ -1,16 +1,20 @@
-"""The names of chunks: BLAKE2b of 128 bits, personalised by kind, keyed where the store is encrypted."""
+"""The names of chunks: BLAKE2b of 128 bits, personalised by kind, keyed per pool where the store is encrypted."""
 
 from __future__ import annotations
 
 from ..codec.hashing import blake2b
 
-__all__ = ["DIGEST_BYTES", "Digester", "split_links"]
+__all__ = ["DIGEST_BYTES", "Digester", "Digesters", "split_links"]
 
 DIGEST_BYTES = 16
 
 
+# How many pools' keys are kept at hand.
+_MOST_HELD = 1024
+
+
 class Digester:
-    """Names items and nodes; with a key, equal content in two stores has different names."""
+    """Names items and nodes; with a key, equal content under two keys has different names."""
 
     def __init__(self, key: bytes = b"") -> None:
         self.key = key
@@ -30,6 +34,41 @@ class Digester:
         hashed.update(links)
         hashed.update(content)
         return hashed.digest()
+
+
+class Digesters:
+    """The digester of each pool of a store: one for all without a secret, with one a key for each.
+
+    Threads of one pool are forks of one another and share chunks. In an encrypted store nobody can tell from names
+    whether two pools, and so two tenants, hold the same text.
+    """
+
+    def __init__(self) -> None:
+        self._secret = b""
+        self._plain = Digester()
+        self._held: dict[int, Digester] = {}
+
+    @property
+    def secret(self) -> bytes:
+        """What the keys are derived from; empty without encryption."""
+        return self._secret
+
+    @secret.setter
+    def secret(self, secret: bytes) -> None:
+        self._secret = secret
+        self._held = {}
+
+    def of(self, pool: int) -> Digester:
+        """The digester of a pool."""
+        if not self._secret:
+            return self._plain
+        held = self._held.get(pool)
+        if held is None:
+            if len(self._held) >= _MOST_HELD:
+                self._held = {}
+            key = blake2b(pool.to_bytes(8, "big"), digest_size=32, person=b"pool", key=self._secret).digest()
+            held = self._held[pool] = Digester(key)
+        return held
 
 
 def split_links(links: bytes) -> list[bytes]:

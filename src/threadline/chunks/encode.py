@@ -14,18 +14,24 @@ from dataclasses import dataclass, field
 from itertools import pairwise, repeat
 from typing import Any
 
+from ..codec.fingerprints import Contents
 from ..codec.framing import array_header, is_container, map_header
 from ..codec.wire import Codec
 from ..errors import Conflict, NotSerializable
 from .cutting import FEWEST_IN_RUN, INLINE_BYTES, LARGE_ITEM_BYTES, ROOT_ENTRIES, ends_run, pieces, runs
 from .digest import Digester
-from .recall import Prover, Run, Stamp
-from .refs import LIST, MAP, Inline, Node, Pieces, Ref, Tree, pack_node
+from .recall import Mark, Prover, Run
+from .refs import LIST, MAP, Inline, Node, Pieces, Ref, Tree, pack_node, unpack_node
+from .sizes import check_repeats, check_size
 
 __all__ = ["Chunks", "Encoded", "Encoder"]
 
 # How many values are encoded before it is looked again whether what follows is known.
 _STRETCH = 256
+# Large items within large items are taken apart so many times; what is deeper is cut into pieces.
+_DEEPEST_NESTED = 64
+# A list of at most so many runs is far from being too large.
+_FEW_RUNS = 16
 # digest -> links, content
 Chunks = dict[bytes, tuple[bytes, bytes]]
 
@@ -44,7 +50,7 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes values for one store: one codec, one digest key."""
+    """Encodes values for one pool: one codec, one digest key."""
 
     def __init__(
         self, codec: Codec, digester: Digester, *, trust_identity: bool = False, shares_contents: bool = False
@@ -53,34 +59,65 @@ class Encoder:
         self.digester = digester
         self.prover = Prover(codec, trust_identity=trust_identity, shares_contents=shares_contents)
 
-    def value(self, value: Any, path: str, before: Sequence[Run] = (), stamp: Stamp | None = None) -> Encoded:
-        """Encode one value; `before` are the runs of the channel's last value, good under `stamp`."""
+    def named_by(self, digester: Digester) -> Encoder:
+        """This encoder for another pool."""
+        if digester is self.digester:
+            return self
+        other: Encoder = object.__new__(Encoder)
+        other.codec, other.digester, other.prover = self.codec, digester, self.prover
+        return other
+
+    def value(
+        self, value: Any, path: str, before: Sequence[Run] = (), mark: Mark | None = None, level: int = 0
+    ) -> Encoded:
+        """Encode one value; `before` are the runs of the channel's last value, good under `mark`."""
         chunks: Chunks = {}
         if not _can_be_taken_apart(value):
             return Encoded(self.item(value, path, chunks), chunks)
         # A program may change its values at any moment: what is taken apart is what was there now.
         if type(value) is list:
-            return _Sequence(self, chunks, path, LIST, list(value), None).encode(before, stamp)
+            return _Sequence(self, chunks, path, LIST, list(value), None, level).encode(before, mark)
         pairs = list(value.items())
         keys, values = tuple([key for key, _ in pairs]), [item for _, item in pairs]
-        return _Sequence(self, chunks, path, MAP, values, keys).encode(before, stamp)
+        return _Sequence(self, chunks, path, MAP, values, keys, level).encode(before, mark)
 
     def item(self, value: Any, path: str, chunks: Chunks) -> Ref:
         """Encode one item, whole or cut."""
         return self.content(self.codec.encode(value, path), chunks)
 
-    def content(self, content: bytes, chunks: Chunks) -> Ref:
+    def content(self, content: bytes, chunks: Chunks, level: int = 0) -> Ref:
         """The reference to an encoded item; how it is cut is decided by its bytes alone."""
         if len(content) < INLINE_BYTES:
             return Inline(content)
         if len(content) <= LARGE_ITEM_BYTES:
             return self._chunk(content, chunks)
-        if is_container(content):
-            nested = self.value(self.codec.unpacked(content), "")
+        check_size(0, len(content), "")
+        if level < _DEEPEST_NESTED and is_container(content):
+            nested = self.value(self.codec.unpacked(content), "", level=level + 1)
             if isinstance(nested.ref, Tree):
                 chunks.update(nested.chunks)
                 return nested.ref
         return Pieces(tuple(self._chunk(piece, chunks) for piece in pieces(content)))
+
+    def renamed(self, ref: Ref, held: Chunks, chunks: Chunks) -> Ref:
+        """What `held` has under another pool's names, as `value` would have made it for this pool."""
+        if isinstance(ref, Inline):
+            return ref
+        if type(ref) is bytes:
+            return self._chunk(held[ref][1], chunks)
+        if isinstance(ref, Pieces):
+            return Pieces(tuple([self._chunk(held[digest][1], chunks) for digest in ref.digests]))
+        assert isinstance(ref, Tree)
+        keys, children = _entries(ref, held)
+        made: list[Run] = []
+        refs: list[Ref] = []
+        for end, child in enumerate(children, 1):
+            refs.append(self.renamed(child, held, chunks))
+            if end == len(children) or ends_run(refs[-1], len(refs)):
+                inside = tuple(keys[end - len(refs) : end]) if ref.kind == MAP else None
+                made.append(Run(tuple(refs), inside, Contents([], []), 0, 0))
+                refs = []
+        return self.tree(ref.kind, made, chunks, None)
 
     def rebuild(self, run: Run, chunks: Chunks) -> None:
         """The chunks of a run made again from its proof, without looking at live values."""
@@ -104,7 +141,7 @@ class Encoder:
         chunks[digest] = (links, content)
         return digest
 
-    def tree(self, kind: int, made: list[Run], chunks: Chunks, stamp: Stamp | None) -> Ref:
+    def tree(self, kind: int, made: list[Run], chunks: Chunks, mark: Mark | None) -> Ref:
         """The tree over some runs, up to a root short enough to stand in a document."""
         if sum([len(run.refs) for run in made]) <= ROOT_ENTRIES:
             refs = tuple([ref for run in made for ref in run.refs])
@@ -112,7 +149,7 @@ class Encoder:
             return _inlined(kind, refs, keys) or Tree(kind, 0, refs, keys)
         level = []
         for run in made:
-            if run.digest is None or run.node_stored != stamp:
+            if run.digest is None or run.node_stored != mark:
                 run.digest = self._node(run, chunks)
             level.append(run.digest)
         depth = 1
@@ -139,9 +176,12 @@ class _Sequence:
         kind: int,
         values: list[Any],
         keys: tuple[str, ...] | None,
+        level: int,
     ) -> None:
-        self.encoder, self.chunks, self.path = encoder, chunks, path
+        self.encoder, self.chunks, self.path, self.level = encoder, chunks, path, level
         self.kind, self.values, self.keys = kind, values, keys
+        # Whether no item was so large that it was cut; a long key is as good as a large item.
+        self.is_usual = keys is None or max(map(len, keys), default=0) <= LARGE_ITEM_BYTES
         self.made: list[Run] = []
         self.reused: list[Run] = []
         self.start = 0  # where the open run begins
@@ -153,23 +193,27 @@ class _Sequence:
         self.order: list[int] = []  # the same, ascending
         self.followers: dict[Ref, Run] | None = None  # the runs of before by the reference that stood before them
 
-    def encode(self, before: Sequence[Run], stamp: Stamp | None) -> Encoded:
-        if stamp is not None:
+    def encode(self, before: Sequence[Run], mark: Mark | None) -> Encoded:
+        if mark is not None:
             self.before, self.starts = before, _starts(before)
             self.order = list(self.starts)
         total = len(self.values)
         position = 0
         while position < total:
             run = self.starts.get(position) if not self.refs else None
-            if run is not None and run.stored == stamp and self._still_holds(run, position):
+            if run is not None and run.stored == mark and self._still_holds(run, position):
                 position += len(run.refs)
                 self._reuse(run, position)
             else:
                 position = self._encode_from(position)
         if self.refs:
             self._close(total)
-        ref = self.encoder.tree(self.kind, self.made, self.chunks, stamp)
+        ref = self.encoder.tree(self.kind, self.made, self.chunks, mark)
         noded = self.made if isinstance(ref, Tree) and ref.depth else []
+        # A short one is small: a run has at most 128 items, of 32 KB at most unless it is cut.
+        if len(self.made) > _FEW_RUNS or not self.is_usual:
+            check_size(total, sum([run.size for run in self.made]) + sum(map(len, self.keys or ())), self.path)
+            check_repeats([run.digest for run in noded], [run.size for run in noded], self.path)
         return Encoded(ref, self.chunks, self.made, self.reused, noded)
 
     def _still_holds(self, run: Run, position: int) -> bool:
@@ -210,7 +254,8 @@ class _Sequence:
                 ref = named(content)
                 chunks[ref] = (b"", content)
             else:
-                ref = self.encoder.content(content, chunks)
+                self.is_usual = self.is_usual and len(content) < INLINE_BYTES
+                ref = self.encoder.content(content, chunks, self.level)
             refs.append(ref)
             self.contents.append(content)
             if len(refs) >= FEWEST_IN_RUN and ends_run(ref, len(refs)):
@@ -236,7 +281,8 @@ class _Sequence:
             keys = None if self.keys is None else self.keys[self.start : end]
             values = self.values[self.start : end]
             proof = self.encoder.prover.prove(values, begun.proof if begun else None, self.contents)
-            self.made.append(Run(tuple(self.refs), keys, proof, id(values[0])))
+            size = sum(map(len, self.contents)) + (begun.size if begun else 0)
+            self.made.append(Run(tuple(self.refs), keys, proof, id(values[0]), size))
             self._expect(end, self.refs[-1])
         self.refs, self.contents = [], []
         self.start = end
@@ -251,6 +297,17 @@ class _Sequence:
         if run is not None:
             self.starts[position] = run
             insort(self.order, position)
+
+
+def _entries(tree: Tree, held: Chunks) -> tuple[list[str], list[Ref]]:
+    """The keys (of a dict) and the references of a tree whose nodes were just made."""
+    if tree.depth == 0:
+        return list(tree.keys or ()), list(tree.children)
+    level: list[Any] = list(tree.children)
+    for _ in range(tree.depth - 1):
+        level = [child for digest in level for child in unpack_node(*held[digest], tree.kind).refs]
+    nodes = [unpack_node(*held[digest], tree.kind) for digest in level]
+    return [key for node in nodes for key in node.keys or ()], [ref for node in nodes for ref in node.refs]
 
 
 def _starts(before: Sequence[Run]) -> dict[int, Run]:

@@ -21,10 +21,10 @@ from ..codec.wire import Codec
 from ..errors import NotSerializable
 from .cache import BoundedCache
 
-__all__ = ["Proof", "Prover", "Recall", "Run", "Stamp"]
+__all__ = ["Mark", "Proof", "Prover", "Recall", "Run"]
 
-# Under which pool and epoch chunks were last known to be stored.
-Stamp = tuple[int, int]
+# What chunks were last known to be stored by: pool, epoch, and the number of that knowledge (core/known.py).
+Mark = tuple[int, int, int]
 
 
 class Same(NamedTuple):
@@ -39,18 +39,22 @@ Proof: TypeAlias = Contents | Fingerprint | Same
 class Run:
     """A run of references: a leaf of the tree, with its proof and where it is known to be stored."""
 
-    __slots__ = ("cost_bytes", "digest", "first", "keys", "node_stored", "proof", "refs", "stored")
+    __slots__ = ("cost_bytes", "digest", "first", "keys", "node_stored", "proof", "refs", "size", "stored")
 
-    def __init__(self, refs: tuple[Any, ...], keys: tuple[str, ...] | None, proof: Proof, first: int) -> None:
+    def __init__(
+        self, refs: tuple[Any, ...], keys: tuple[str, ...] | None, proof: Proof, first: int, size: int
+    ) -> None:
         self.refs = refs
+        # The bytes of its encoded items.
+        self.size = size
         self.keys = keys
         self.proof = proof
         # The id of the object it began with: a hint where to look first, never a proof.
         self.first = first
         self.digest: bytes | None = None
         # Where its items are known to be stored, and where its node is: a short list has no nodes.
-        self.stored: Stamp | None = None
-        self.node_stored: Stamp | None = None
+        self.stored: Mark | None = None
+        self.node_stored: Mark | None = None
         # About how much memory remembering this run takes.
         self.cost_bytes = _held_by(proof) + 120 * len(refs)
 

@@ -28,6 +28,7 @@ __all__ = [
     "Pieces",
     "Ref",
     "Tree",
+    "are_digests",
     "links_of",
     "pack_node",
     "pack_refs",
@@ -38,6 +39,8 @@ __all__ = [
 LIST, MAP, PIECES = 0, 1, 2
 # Every level shrinks at least eightfold: no list in this world needs a deeper tree.
 _DEEPEST = 24
+# Trees within trees: what is nested deeper is written in pieces (chunks/encode.py).
+_DEEPEST_NESTED = 130
 _ONLY_LINKS = frozenset((bytes,))
 # What taking damaged references apart may raise; inside a generator, StopIteration arrives as RuntimeError.
 _MISFITS = (StopIteration, RuntimeError, TypeError, ValueError, LookupError, AttributeError)
@@ -91,6 +94,8 @@ def unpack_refs(links: bytes, packed: dict[str, Any]) -> dict[str, Ref]:
     """The named references of a row."""
     remaining = iter(split_links(links))
     try:
+        if type(packed) is not dict:
+            raise ValueError("no references are stored like this")
         return {name: _unpack(ref, remaining) for name, ref in packed.items()}
     except _MISFITS as error:
         raise Corrupt("references do not fit their links") from error
@@ -119,9 +124,14 @@ def unpack_node(links: bytes, content: bytes, kind: int) -> Node:
         remaining = iter(digests)
         if kind == LIST:
             return Node(tuple(_unpack(ref, remaining) for ref in packed))
-        return Node(tuple(_unpack(ref, remaining) for ref in packed[1::2]), tuple(packed[::2]))
+        return Node(tuple(_unpack(ref, remaining) for ref in packed[1::2]), _keys(packed[::2]))
     except _MISFITS as error:
         raise Corrupt("a node's references do not fit its links") from error
+
+
+def are_digests(refs: tuple[Any, ...]) -> bool:
+    """Whether references are all links."""
+    return _ONLY_LINKS.issuperset(map(type, refs))
 
 
 def links_of(ref: Ref) -> Iterator[bytes]:
@@ -159,12 +169,22 @@ def _pack(ref: Ref, links: list[bytes]) -> Any:
     return [ref.kind, 0, packed]
 
 
-def _unpack(packed: Any, links: Iterator[bytes]) -> Ref:
+def _keys(keys: list[Any]) -> tuple[str, ...]:
+    if not {str}.issuperset(map(type, keys)):
+        raise ValueError("no dict that is taken apart has such keys")
+    return tuple(keys)
+
+
+def _unpack(packed: Any, links: Iterator[bytes], level: int = 0) -> Ref:
     if packed is None:
         return next(links)
     if type(packed) is bytes:
         return Inline(packed)
+    if type(packed) is not list or level > _DEEPEST_NESTED:
+        raise ValueError("no reference is stored like this")
     kind, depth, children = packed
+    if type(kind) is not int or type(depth) is not int or type(children) not in (int, list):
+        raise ValueError("no reference is stored like this")
     if kind not in (LIST, MAP, PIECES) or not 0 <= depth <= _DEEPEST:
         raise ValueError("no reference has this kind or depth")
     if kind == PIECES:
@@ -172,5 +192,6 @@ def _unpack(packed: Any, links: Iterator[bytes]) -> Ref:
     if depth:
         return Tree(kind, depth, tuple(next(links) for _ in range(children)))
     if kind == LIST:
-        return Tree(LIST, 0, tuple(_unpack(child, links) for child in children))
-    return Tree(MAP, 0, tuple(_unpack(child, links) for child in children[1::2]), tuple(children[::2]))
+        return Tree(LIST, 0, tuple([_unpack(child, links, level + 1) for child in children]))
+    refs = tuple([_unpack(child, links, level + 1) for child in children[1::2]])
+    return Tree(MAP, 0, refs, _keys(children[::2]))

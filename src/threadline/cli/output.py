@@ -19,6 +19,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+# Names in a store may be anybody's, and a terminal obeys what it is shown.
+from ..printable import printable as clean
+
 __all__ = [
     "AsJson",
     "At",
@@ -101,13 +104,6 @@ def screen_width() -> int | None:
     """How many columns the terminal has; None where output goes into a pipe or a file, which has no end."""
     console = Console()
     return console.width if console.is_terminal else None
-
-
-def clean(text: str) -> str:
-    """A text without anything that a terminal would obey: names in a store may be anybody's."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def complain(sentence: str) -> None:

@@ -15,6 +15,9 @@ import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..errors import Corrupt
+from .states import a_dict, a_list, a_number, a_text, bytes_of, of_length
+
 __all__ = [
     "BUILTINS",
     "Builtin",
@@ -22,6 +25,7 @@ __all__ = [
     "RARE_NAMES",
     "RESERVED_NAMES",
     "StoredException",
+    "compiled",
     "reduce_exception",
 ]
 
@@ -36,6 +40,13 @@ _FACTORIES: dict[str, Callable[[], Any] | None] = {
     "bool": bool,
     "tuple": tuple,
 }
+
+
+# As long as a time in words of ISO 8601 gets, and longer.
+_LONGEST_TIME = 64
+_LONGEST_PATTERN = 20_000
+_MOST_SETS = 100
+_PATTERN_FLAGS = re.A | re.I | re.L | re.M | re.S | re.U | re.X
 
 
 class Builtin(NamedTuple):
@@ -72,14 +83,23 @@ class StoredException(Exception):
 
 def reduce_exception(error: BaseException) -> list[str]:
     """An exception as its type's name and its text."""
-    if isinstance(error, StoredException):
-        return [error.type_name, error.message]
+    if type(error) is StoredException:
+        return [_said(error.type_name), _said(error.message)]
     cls = type(error)
+    module, name = (type.__getattribute__(cls, part) for part in ("__module__", "__qualname__"))
+    return [f"{_said(module)}:{_said(name)}", _said(error)]
+
+
+def _said(value: Any) -> str:
+    """The text of a value, as plain text; what it says must not keep its checkpoint from being stored."""
+    if type(value) is str:
+        return value
     try:
-        text = str(error)
-    except Exception:  # the error's own code; what it says must not keep its checkpoint from being stored
-        text = "(its text cannot be had)"
-    return [f"{cls.__module__}:{cls.__qualname__}", text]
+        return str.__str__(str(value))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # the value's own code
+        return "(its text cannot be had)"
 
 
 def _moment_state(moment: dt.datetime) -> Any:
@@ -100,8 +120,15 @@ def _is_zone_info(zone: dt.tzinfo) -> bool:
 
 def _moment(parts: Any) -> dt.datetime:
     if type(parts) is str:
-        return dt.datetime.fromisoformat(parts)
-    return dt.datetime.fromisoformat(parts[0]).replace(fold=parts[1], tzinfo=parts[2])
+        return dt.datetime.fromisoformat(a_text(parts, _LONGEST_TIME))
+    text, fold, zone = of_length(parts, 3)
+    return dt.datetime.fromisoformat(a_text(text, _LONGEST_TIME)).replace(fold=a_number(fold), tzinfo=_a_zone(zone))
+
+
+def _a_zone(zone: Any) -> dt.tzinfo | None:
+    if zone is None or type(zone) is dt.timezone or _is_zone_info(zone):
+        return zone  # type: ignore[no-any-return]
+    raise Corrupt("a stored time has a zone that is none")
 
 
 def _clock_state(moment: dt.time) -> list[Any]:
@@ -109,7 +136,8 @@ def _clock_state(moment: dt.time) -> list[Any]:
 
 
 def _clock(parts: Any) -> dt.time:
-    return dt.time.fromisoformat(parts[0]).replace(fold=parts[1], tzinfo=parts[2])
+    text, fold, zone = of_length(parts, 3)
+    return dt.time.fromisoformat(a_text(text, _LONGEST_TIME)).replace(fold=a_number(fold), tzinfo=_a_zone(zone))
 
 
 def _zone_state(zone: dt.timezone) -> list[Any]:
@@ -118,7 +146,10 @@ def _zone_state(zone: dt.timezone) -> list[Any]:
 
 
 def _zone(parts: Any) -> dt.timezone:
-    return dt.timezone.utc if parts == [dt.timedelta(0)] else dt.timezone(*parts)
+    offset, *name = of_length(parts, 1, 2)
+    if type(offset) is not dt.timedelta:
+        raise Corrupt("a stored time zone has an offset that is none")
+    return dt.timezone(offset, *map(a_text, name)) if name or offset else dt.timezone.utc
 
 
 def _defaultdict_state(value: Any) -> list[Any]:
@@ -128,25 +159,72 @@ def _defaultdict_state(value: Any) -> list[Any]:
     raise TypeError("a defaultdict with a factory of your own cannot be stored: convert it with dict(…)")
 
 
+def _pattern_state(pattern: re.Pattern[Any]) -> list[Any]:
+    _check_pattern(pattern.pattern, pattern.flags)
+    return [pattern.pattern, pattern.flags]
+
+
+def _pattern(state: Any) -> re.Pattern[Any]:
+    text, flags = of_length(state, 2)
+    return compiled(text, flags)
+
+
+def compiled(text: Any, flags: Any) -> re.Pattern[Any]:
+    """A pattern, unless compiling it would take long or do more than compile."""
+    if type(text) not in (str, bytes):
+        raise Corrupt("a stored pattern is no text")
+    try:
+        _check_pattern(text, a_number(flags))
+    except TypeError as refusal:
+        raise Corrupt(str(refusal)) from None
+    return re.compile(text, flags)
+
+
+def _check_pattern(text: Any, flags: int) -> None:
+    """TypeError for a pattern that is not stored. Compiling one costs time by its length; the flag DEBUG prints; and
+    a set of characters without regard to case costs 10 ms, so of such sets there are few."""
+    sets = text.count("[" if type(text) is str else b"[")
+    if flags & ~_PATTERN_FLAGS or len(text) > _LONGEST_PATTERN:
+        raise TypeError(f"a pattern has at most {_LONGEST_PATTERN:,} characters, and no flag but a i L m s u x")
+    if sets > _MOST_SETS and (
+        flags & re.IGNORECASE or re.search("[(][?][a-zA-Z]*i" if type(text) is str else b"[(][?][a-zA-Z]*i", text)
+    ):
+        raise TypeError(f"a pattern that disregards case has at most {_MOST_SETS} sets of characters")
+
+
+def _deque(state: Any) -> collections.deque[Any]:
+    most, items = of_length(state, 2)
+    return collections.deque(a_list(items), most if most is None else a_number(most))
+
+
+def _defaultdict(state: Any) -> collections.defaultdict[Any, Any]:
+    factory, items = of_length(state, 2)
+    if a_text(factory) not in _FACTORIES:
+        raise Corrupt("a stored defaultdict has a factory that is none of ours")
+    return collections.defaultdict(_FACTORIES[factory], a_dict(items))
+
+
+def _numbers(state: Any, count: int, kind: type = int) -> list[Any]:
+    return [a_number(part, kind) for part in of_length(state, count)]
+
+
 BUILTINS: tuple[Builtin, ...] = (
-    Builtin("t", tuple, list, tuple),
-    Builtin("ba", bytearray, bytes, bytearray),
-    Builtin("dq", collections.deque, lambda v: [v.maxlen, list(v)], lambda s: collections.deque(s[1], s[0])),
-    Builtin("od", collections.OrderedDict, dict, collections.OrderedDict),
-    Builtin(
-        "dd", collections.defaultdict, _defaultdict_state, lambda s: collections.defaultdict(_FACTORIES[s[0]], s[1])
-    ),
-    Builtin("ct", collections.Counter, dict, collections.Counter),
+    Builtin("t", tuple, list, lambda s: tuple(a_list(s))),
+    Builtin("ba", bytearray, bytes, lambda s: bytearray(bytes_of(s))),
+    Builtin("dq", collections.deque, lambda v: [v.maxlen, list(v)], _deque),
+    Builtin("od", collections.OrderedDict, dict, lambda s: collections.OrderedDict(a_dict(s))),
+    Builtin("dd", collections.defaultdict, _defaultdict_state, _defaultdict),
+    Builtin("ct", collections.Counter, dict, lambda s: collections.Counter(a_dict(s))),
     Builtin("dt", dt.datetime, _moment_state, _moment),
-    Builtin("date", dt.date, dt.date.isoformat, dt.date.fromisoformat),
+    Builtin("date", dt.date, dt.date.isoformat, lambda s: dt.date.fromisoformat(a_text(s, _LONGEST_TIME))),
     Builtin("time", dt.time, _clock_state, _clock),
-    Builtin("td", dt.timedelta, lambda v: [v.days, v.seconds, v.microseconds], lambda s: dt.timedelta(*s)),
+    Builtin("td", dt.timedelta, lambda v: [v.days, v.seconds, v.microseconds], lambda s: dt.timedelta(*_numbers(s, 3))),
     Builtin("tz", dt.timezone, _zone_state, _zone),
-    Builtin("uuid", uuid.UUID, lambda v: v.hex, uuid.UUID),
-    Builtin("cx", complex, lambda v: [v.real, v.imag], lambda s: complex(*s)),
-    Builtin("range", range, lambda v: [v.start, v.stop, v.step], lambda s: range(*s)),
-    Builtin("re", re.Pattern, lambda v: [v.pattern, v.flags], lambda s: re.compile(*s)),
-    Builtin("exc", StoredException, reduce_exception, lambda s: StoredException(*s)),
+    Builtin("uuid", uuid.UUID, lambda v: v.hex, lambda s: uuid.UUID(a_text(s, 32))),
+    Builtin("cx", complex, lambda v: [v.real, v.imag], lambda s: complex(*_numbers(s, 2, float))),
+    Builtin("range", range, lambda v: [v.start, v.stop, v.step], lambda s: range(*_numbers(s, 3))),
+    Builtin("re", re.Pattern, _pattern_state, _pattern),
+    Builtin("exc", StoredException, reduce_exception, lambda s: StoredException(*map(a_text, of_length(s, 2)))),
 )
 
 # Names of the types in codec/rare.py, which is loaded when one of them is met.

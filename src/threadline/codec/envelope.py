@@ -3,7 +3,8 @@
 A row's `form` says what to take off: `form & 1` is zstd, `form >> 1` is the number of the sealing key,
 0 for none. A row that is not sealed ends with 8 bytes of BLAKE2b, personalised `row`, over what a seal
 would be bound to and the bytes before. Compression is tried from 2 KB up and kept where it saves a tenth:
-below that, decompressing costs more than decoding.
+below that, decompressing costs more than decoding. What is longer than 16 MiB is not compressed: so a frame that
+claims more is hostile, and a few bytes cannot become many.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ __all__ = ["Envelope"]
 
 _WORTH_COMPRESSING = 2_000
 _CHECK_BYTES = 8
-# No chunk or row comes near this; a frame that claims more is hostile.
-_LARGEST_CONTENT = 1 << 30
+_LARGEST_COMPRESSED = 1 << 24
 
 
 class Envelope:
@@ -38,7 +38,7 @@ class Envelope:
     def wrap(self, content: bytes, bound_to: bytes) -> tuple[int, bytes]:
         """The form and the stored bytes of some content that belongs at `bound_to`."""
         form = 0
-        if self.compression and len(content) >= _WORTH_COMPRESSING:
+        if self.compression and _WORTH_COMPRESSING <= len(content) <= _LARGEST_COMPRESSED:
             smaller = self._zstd("ZstdCompressor").compress(content)
             if len(smaller) <= len(content) * 0.9:
                 form, content = 1, smaller
@@ -60,8 +60,9 @@ class Envelope:
                 raise Corrupt("its bytes were altered, cut short or moved")
         return self.unwrap(form, stored, bound_to)
 
-    def unwrap(self, form: int, content: bytes, bound_to: bytes) -> bytes:
-        """The content of stored bytes; plaintext is refused where encryption is on."""
+    def unwrap(self, form: int, content: bytes, bound_to: bytes, most: int | None = None) -> bytes:
+        """The content of stored bytes; plaintext is refused where encryption is on, and what decompresses to more
+        than `most`."""
         number = form >> 1
         if number:
             if self.ring is None:
@@ -70,7 +71,7 @@ class Envelope:
         elif self.ring is not None:
             raise Corrupt("plaintext in an encrypted store")
         if form & 1:
-            content = self._decompress(content)
+            content = self._decompress(content, min(most or _LARGEST_COMPRESSED, _LARGEST_COMPRESSED))
         return content
 
     def _key_id(self, number: int) -> str:
@@ -79,12 +80,12 @@ class Envelope:
                 return key_id
         raise Corrupt(f"bytes are sealed under key number {number}, which the store does not know")
 
-    def _decompress(self, content: bytes) -> bytes:
+    def _decompress(self, content: bytes, most: int) -> bytes:
         import zstandard
 
         try:
-            if zstandard.frame_content_size(content) > _LARGEST_CONTENT:
-                raise Corrupt("compressed bytes claim an absurd size")
+            if zstandard.frame_content_size(content) > most:
+                raise Corrupt(f"compressed bytes claim an absurd size: more than {most:,} bytes")
             plain: bytes = self._zstd("ZstdDecompressor").decompress(content)
         except zstandard.ZstdError as error:
             raise Corrupt(f"compressed bytes are damaged ({error})") from None

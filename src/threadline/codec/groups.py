@@ -10,8 +10,10 @@ from typing import Any
 
 from ormsgpack import Ext
 
+from ..errors import Corrupt
 from .alike import Alike
 from .plans import Plan
+from .states import a_list, a_number, a_text, of_length
 
 __all__ = ["put_together", "take_apart"]
 
@@ -43,9 +45,11 @@ def take_apart(values: list[Any], alike: Alike, plan_of: Callable[[Any], Plan]) 
 
 def put_together(parts: Any, builder_of: Callable[[bytes], Callable[[Any], Any]]) -> list[Any]:
     """The objects of a group."""
-    names, which, states = parts
+    names, which, states = map(a_list, of_length(parts, 3))
+    if "*" in map(a_text, names):
+        raise Corrupt("a group is no member of a group")
     builds = [builder_of(name.encode()) for name in names]
     if not which:
         [build] = builds
         return [build(state) for state in states]
-    return [builds[place](state) for place, state in zip(which, states, strict=True)]
+    return [builds[a_number(place)](state) for place, state in zip(which, states, strict=True)]

@@ -1,9 +1,10 @@
 """LangGraph's stored forms, read under Threadline's rules.
 
 LangGraph names a class by module and name, and calls its constructor. Here nothing is imported; standard
-types come from a table, data classes through codec/rules.py. Only pydantic models are validated when they
-are read, because LangGraph stores their nested models as plain dicts; LangChain's messages are set field
-by field.
+types come from a table, data classes through codec/rules.py, and are set field by field. LangGraph stores nested
+models as plain dicts: they are rebuilt by what the fields are declared to be (codec/flattened.py). Only models that
+the program has named (registered, allow-listed) or that are well known are validated by their class, and never those
+that would take from the environment what they are not given.
 """
 
 from __future__ import annotations
@@ -12,29 +13,38 @@ import collections
 import datetime as dt
 import decimal
 import ipaddress
+import json
 import pathlib
 import re
 import uuid
 import zoneinfo
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
 
-from ..errors import Corrupt, NotAllowed
+from ..errors import Corrupt, NotAllowed, ThreadlineError
+from .builtin import compiled
+from .flattened import reads_environment, unflattened
 from .known import LANGCHAIN_MESSAGES, WELL_KNOWN
+from .rare import zone_info
 from .science import science_builder
+from .states import a_list, a_text, of_length, text_dict
 
 if TYPE_CHECKING:
     from .wire import Codec
 
-__all__ = ["build_legacy", "build_standard", "is_standard", "revive_json", "unpack_legacy"]
+__all__ = ["build_legacy", "build_standard", "is_standard", "json_text", "load_json", "revive_json", "unpack_legacy"]
 
 SINGLE_ARG, POSITIONAL, KEYWORDS, METHOD, PYDANTIC_V1, PYDANTIC_V2, NUMPY, DELTA_SNAPSHOT = range(8)
 # LangChain's JSON names a class by where it once was.
 _OF_LANGCHAIN = {**LANGCHAIN_MESSAGES, "Document": "langchain_core.documents.base:Document"}
 _SEND = ("langgraph.types", "Send")
+_DEEPEST_JSON = 250
+_DEEPEST_MEMBER = 100
+# What a reader of JSON must tell apart to count brackets: escapes, quotes and brackets.
+_MARKS = re.compile(r"\\.|[\"\[\]{}]", re.DOTALL)
 
 
 def unpack_legacy(data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
@@ -43,21 +53,21 @@ def unpack_legacy(data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
 
 
 def build_legacy(code: int, data: bytes, codec: Codec) -> Any:
-    """The value of one of LangGraph's extension types."""
-    if code > DELTA_SNAPSHOT:
+    """The value of one of LangGraph's extension types, the depth of whose bytes was checked."""
+    if not 0 <= code <= DELTA_SNAPSHOT:
         raise Corrupt(f"unknown extension type {code}")
-    content = unpack_legacy(data, codec._unpack_extension)
+    content = unpack_legacy(data, codec._unpack_langgraph)
     if code == DELTA_SNAPSHOT:
         return codec.rules.find("langgraph.checkpoint.serde.types:_DeltaSnapshot").shape.build({"value": content})
     if code == NUMPY:
         array = science_builder("nd")
         assert array is not None
-        return array(content)
-    module, name, state = content[:3]
-    if is_standard(module, name):
+        return array(list(content) if type(content) is tuple else content)
+    module, name, state = of_length(content, 3, 4)[:3]
+    if is_standard(a_text(module), a_text(name)):
         return build_standard(code, module, name, state)
     if (module, name) == _SEND:
-        return codec.rules.find("langgraph.types:Send").shape.build(list(state))
+        return codec.rules.find("langgraph.types:Send").shape.build(a_list(state))
     return _rebuild(f"{module}:{name}", state, codec, is_pydantic=code in (PYDANTIC_V1, PYDANTIC_V2))
 
 
@@ -67,19 +77,57 @@ def is_standard(module: str, name: str) -> bool:
 
 
 def build_standard(code: int, module: str, name: str, state: Any) -> Any:
-    """A value of the standard library; raises whatever its type raises for a state that does not fit."""
+    """A value of the standard library; Corrupt, or whatever its type raises, for a state that does not fit."""
     build = _STANDARD[module, name]
     if code == KEYWORDS:
-        return build(**state)
-    return build(*state) if code == POSITIONAL else build(state)
+        return build(**text_dict(state))
+    return build(*a_list(state)) if code == POSITIONAL else build(state)
+
+
+def load_json(content: bytes, codec: Codec) -> Any:
+    """A value of LangChain's JSON form."""
+    try:
+        return json.loads(json_text(content), object_hook=lambda value: revive_json(value, codec))
+    except ThreadlineError:
+        raise
+    except Exception as error:  # whatever a constructor says to arguments that do not fit
+        raise Corrupt(f"undecodable JSON ({error})") from error
+
+
+def json_text(content: bytes) -> str:
+    """JSON as text; Corrupt where it is nested too deep."""
+    try:
+        text = content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"undecodable JSON ({error.reason})") from None
+    if text.count("[") + text.count("{") > _DEEPEST_JSON and _is_too_deep(text):
+        raise Corrupt(f"undecodable JSON (nested deeper than {_DEEPEST_JSON} levels)")
+    return text
+
+
+def _is_too_deep(text: str) -> bool:
+    """Whether JSON is nested deeper than any that is read."""
+    depth, is_inside = 0, False  # of a text
+    for found in _MARKS.finditer(text):
+        mark = found.group()
+        if mark == '"':
+            is_inside = not is_inside
+        elif not is_inside and mark in "[{":
+            depth += 1
+            if depth > _DEEPEST_JSON:
+                return True
+        elif not is_inside and mark in "]}":
+            depth -= 1
+    return False
 
 
 def revive_json(value: dict[str, Any], codec: Codec) -> Any:
     """One object of LangChain's JSON form (`lc` 1 and 2); every other dict as it is."""
-    if value.get("lc") not in (1, 2) or value.get("type") != "constructor":
+    lc, kind = value.get("lc"), value.get("type")
+    if type(lc) is not int or lc not in (1, 2) or type(kind) is not str or kind != "constructor":
         return value
-    *module, name = value["id"]
-    arguments, fields = value.get("args") or [], value.get("kwargs") or {}
+    *module, name = map(a_text, a_list(value["id"]))
+    arguments, fields = a_list(value.get("args") or []), text_dict(value.get("kwargs") or {})
     standard = _STANDARD.get((".".join(module), name))
     if standard is not None:
         return standard(*arguments, **fields)
@@ -99,14 +147,19 @@ def revive_json(value: dict[str, Any], codec: Codec) -> Any:
 def _rebuild(name: str, state: Any, codec: Codec, *, is_pydantic: bool) -> Any:
     registration = codec.rules.find(name)
     cls: Any = registration.cls
-    fields = getattr(cls, "model_fields", None) if is_pydantic else None
-    if fields is None and is_pydantic and hasattr(cls, "parse_obj"):
+    if type(state) is not dict:
+        return registration.shape.build(_enum_state(cls, state))
+    is_model = is_pydantic and (hasattr(cls, "model_fields") or hasattr(cls, "parse_obj"))
+    if not is_model:
+        return registration.shape.build(state)
+    text_dict(state)
+    fields = getattr(cls, "model_fields", None)
+    if name in WELL_KNOWN and fields is not None and state.keys() == fields.keys():
+        return registration.shape.build(state)
+    if not codec.rules.trusts(name) or reads_environment(cls, is_well_known=name in WELL_KNOWN):
+        return unflattened(registration, state, codec.rules)
+    if fields is None:
         return _validated(cls.parse_obj, cls.construct, state)
-    if fields is None or not isinstance(state, Mapping):
-        return registration.shape.build(state if isinstance(state, Mapping) else _enum_state(cls, state))
-    # Nested models of ordinary classes were flattened and need validation; messages have none.
-    if name in WELL_KNOWN and state.keys() == fields.keys():
-        return registration.shape.build(dict(state))
     return _validated(cls.model_validate, cls.model_construct, state)
 
 
@@ -118,7 +171,7 @@ def _validated(validate: Callable[[Any], Any], construct: Callable[..., Any], st
         return construct(**state)
 
 
-def _enum_state(cls: Any, value: Any) -> list[Any]:
+def _enum_state(cls: Any, value: Any) -> Any:
     return ["", _as_member(value)] if hasattr(cls, "_value2member_map_") else value
 
 
@@ -129,37 +182,56 @@ def _collected(kind: Callable[[Any], Any], members: Any) -> Any:
     gives them.
     """
     try:
-        return kind(map(_as_member, members))
+        return kind([_as_member(member) for member in a_list(members)])
     except TypeError:
         return list(members)
 
 
-def _as_member(value: Any) -> Any:
-    return tuple(map(_as_member, value)) if type(value) is list else value
+def _as_member(value: Any, depth: int = 0) -> Any:
+    if depth > _DEEPEST_MEMBER:
+        raise Corrupt("a stored set has a member that is nested too deep")
+    return tuple([_as_member(part, depth + 1) for part in value]) if type(value) is list else value
 
 
+def _plain(build: Callable[..., Any], *kinds: type) -> Callable[..., Any]:
+    """A type that is built of a few values of these kinds, or of None."""
+
+    def checked(*arguments: Any, **fields: Any) -> Any:
+        for value in (*arguments, *fields.values()):
+            if value is not None and type(value) not in kinds:
+                raise Corrupt("a stored value of the standard library was given other parts than it has")
+        return build(*arguments, **fields)
+
+    return checked
+
+
+def _of_text(build: Callable[[str], Any], longest: int | None = None) -> Callable[[Any], Any]:
+    return lambda state: build(a_text(state, longest))
+
+
+_TIMES = (int, dt.timedelta, dt.timezone, zoneinfo.ZoneInfo, str)
 _STANDARD: dict[tuple[str, str], Callable[..., Any]] = {
-    ("builtins", "bytearray"): bytearray.fromhex,
-    ("builtins", "bytes"): bytes.fromhex,
+    ("builtins", "bytearray"): _of_text(bytearray.fromhex),
+    ("builtins", "bytes"): _of_text(bytes.fromhex),
     ("builtins", "set"): partial(_collected, set),
     ("builtins", "frozenset"): partial(_collected, frozenset),
-    ("collections", "deque"): collections.deque,
-    ("datetime", "datetime"): dt.datetime.fromisoformat,
-    ("datetime", "date"): dt.date,
-    ("datetime", "time"): dt.time,
-    ("datetime", "timedelta"): dt.timedelta,
-    ("datetime", "timezone"): dt.timezone,
-    ("decimal", "Decimal"): decimal.Decimal,
-    ("re", "compile"): re.compile,
-    ("uuid", "UUID"): uuid.UUID,
-    ("zoneinfo", "ZoneInfo"): zoneinfo.ZoneInfo,
+    ("collections", "deque"): lambda items: collections.deque(a_list(items)),
+    ("datetime", "datetime"): _of_text(dt.datetime.fromisoformat, 64),
+    ("datetime", "date"): _plain(dt.date, int),
+    ("datetime", "time"): _plain(dt.time, *_TIMES),
+    ("datetime", "timedelta"): _plain(dt.timedelta, int, float),
+    ("datetime", "timezone"): _plain(dt.timezone, *_TIMES),
+    ("decimal", "Decimal"): _of_text(decimal.Decimal),
+    ("re", "compile"): lambda pattern, flags=0: compiled(pattern, flags),
+    ("uuid", "UUID"): _of_text(uuid.UUID, 64),
+    ("zoneinfo", "ZoneInfo"): zone_info,
     **{
-        (module, name): getattr(pathlib, name)
+        (module, name): _plain(getattr(pathlib, name), str)
         for module in ("pathlib", "pathlib._local")
         for name in ("Path", "PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath")
     },
     **{
-        ("ipaddress", f"IPv{family}{kind}"): getattr(ipaddress, f"IPv{family}{kind}")
+        ("ipaddress", f"IPv{family}{kind}"): _of_text(getattr(ipaddress, f"IPv{family}{kind}"), 128)
         for family in (4, 6)
         for kind in ("Address", "Interface", "Network")
     },

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import NotSerializable
 from .builtin import BUILTINS, RARE_MODULES, RARE_NAMES
+from .states import a_list, a_text, bytes_of, of_length
 
 __all__ = [
     "BUILTIN_BUILDERS",
@@ -108,7 +109,7 @@ def pickled(value: Any) -> bytes:
 def unpickled(data: bytes) -> Any:
     import pickle
 
-    return pickle.loads(data)
+    return pickle.loads(bytes_of(data))
 
 
 _REDUCERS: dict[type, Callable[[Any], Any]] = {
@@ -122,11 +123,16 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {
     frozenset: frozenset,
 }
 
+
+def _pair(state: Any) -> list[Any]:
+    return of_length(state, 2)
+
+
 BUILTIN_PLANS: dict[type, Plan] = {row.type: make_plan(row.name, row.state) for row in BUILTINS}
 BUILTIN_BUILDERS: dict[bytes, Callable[[Any], Any]] = {
     **{row.name.encode(): row.build for row in BUILTINS},
-    b"s": set,
-    b"fs": frozenset,
-    b"i": lambda text: int(text, 16),
-    b"m": lambda pairs: {key: value for key, value in pairs},
+    b"s": lambda members: set(a_list(members)),
+    b"fs": lambda members: frozenset(a_list(members)),
+    b"i": lambda text: int(a_text(text), 16),
+    b"m": lambda pairs: {key: value for key, value in map(_pair, a_list(pairs))},
 }

@@ -6,19 +6,49 @@ import decimal
 import fractions
 import ipaddress
 import pathlib
+import re
 import zoneinfo
 from typing import Any
 
-from ..errors import NotAllowed
+from ..errors import Corrupt, NotAllowed
 from .builtin import Builtin
+from .states import a_number, a_text, of_length
 
-__all__ = ["RARE"]
+__all__ = ["RARE", "zone_info"]
+
+# Names of zones, as there are: no path leads out of the folder of zones.
+_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
+_LONGEST_ADDRESS = 128
+# Dividing larger numbers takes noticeable time.
+_MOST_FRACTION_BITS = 1 << 16
 
 
 def _zone_info_state(zone: zoneinfo.ZoneInfo) -> str:
     if zone.key is None:
         raise TypeError("a ZoneInfo made from a file has no key to store it by")
+    if len(zone.key) > 100 or not _ZONE.fullmatch(zone.key):
+        raise TypeError("a ZoneInfo whose key is no name of a zone")
     return zone.key
+
+
+def zone_info(key: Any) -> zoneinfo.ZoneInfo:
+    """The zone of this name, among those that are installed."""
+    if not _ZONE.fullmatch(a_text(key, 100)):
+        raise Corrupt("a stored time zone has a name that is none")
+    return zoneinfo.ZoneInfo(key)
+
+
+def _fraction_state(value: fractions.Fraction) -> list[int]:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_FRACTION_BITS:
+        raise TypeError(f"a Fraction of more than {_MOST_FRACTION_BITS:,} bits cannot be stored")
+    return [value.numerator, value.denominator]
+
+
+def _fraction(state: Any) -> fractions.Fraction:
+    numerator, denominator = map(a_number, of_length(state, 2))
+    if max(numerator.bit_length(), denominator.bit_length()) > _MOST_FRACTION_BITS:
+        raise Corrupt("a stored Fraction is larger than any that is stored")
+    return fractions.Fraction(numerator, denominator)
 
 
 def _path(kind: type[pathlib.PurePath]) -> Builtin:
@@ -27,19 +57,19 @@ def _path(kind: type[pathlib.PurePath]) -> Builtin:
     def build(text: Any) -> pathlib.PurePath:
         if is_foreign:
             raise NotAllowed(f"a {kind.__name__} cannot exist on this system")
-        return kind(text)
+        return kind(a_text(text))
 
     return Builtin(kind.__name__, kind, str, build)
 
 
 def _address(kind: type) -> Builtin:
-    return Builtin(kind.__name__, kind, str, kind)
+    return Builtin(kind.__name__, kind, str, lambda state: kind(a_text(state, _LONGEST_ADDRESS)))
 
 
 RARE: tuple[Builtin, ...] = (
-    Builtin("zi", zoneinfo.ZoneInfo, _zone_info_state, zoneinfo.ZoneInfo),
-    Builtin("dec", decimal.Decimal, str, decimal.Decimal),
-    Builtin("frac", fractions.Fraction, lambda v: [v.numerator, v.denominator], lambda s: fractions.Fraction(*s)),
+    Builtin("zi", zoneinfo.ZoneInfo, _zone_info_state, zone_info),
+    Builtin("dec", decimal.Decimal, str, lambda s: decimal.Decimal(a_text(s))),
+    Builtin("frac", fractions.Fraction, _fraction_state, _fraction),
     *map(_path, (pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath)),
     *map(_address, (ipaddress.IPv4Address, ipaddress.IPv4Interface, ipaddress.IPv4Network)),
     *map(_address, (ipaddress.IPv6Address, ipaddress.IPv6Interface, ipaddress.IPv6Network)),

@@ -146,6 +146,10 @@ class TypeRules:
             raise NotAllowed(f"{base} was stored as version {version}, this process knows {registration.version}")
         return registration
 
+    def trusts(self, name: str) -> bool:
+        """Whether the program has named this type, or everybody knows it: code of its class may run when it is read."""
+        return name in registry.by_name or name in self.named or name in WELL_KNOWN
+
     def _unregistered(self, name: str) -> Registration:
         module_name, _, qualname = name.partition(":")
         if self.is_strict and name not in self.named and name not in WELL_KNOWN:

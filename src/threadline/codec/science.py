@@ -1,15 +1,25 @@
-"""numpy and pandas: looked up only in processes that use them, or when stored bytes hold their arrays."""
+"""numpy and pandas: only in processes that use them. Stored bytes never import either."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import MissingExtra, NotSerializable
+from ..errors import Corrupt, MissingExtra, NotAllowed, NotSerializable
 from .builtin import Builtin
+from .states import a_dict, a_list, a_number, a_text, bytes_of, of_length
 
 __all__ = ["science_builder", "science_plan"]
+
+# Texts of dtypes, as numpy writes them: byte order, kind, size, and the unit of times.
+_DTYPE = re.compile(r"[<>|=]?[?bhilqpuBHILQPefdgFDGSUVOMmc]\d{0,10}(\[\d{0,10}[a-zA-Z]{1,7}\])?|object", re.ASCII)
+# An empty array takes the memory of one element.
+_LARGEST_ELEMENT = 1 << 20
+_MOST_DIMENSIONS = 64
+_MOST_FIELDS = 4_096
+_DEEPEST_FIELDS = 16
 
 
 def science_plan(cls: type) -> Builtin | None:
@@ -38,7 +48,7 @@ def science_builder(name: str) -> Callable[[Any], Any] | None:
         "np": _scalar,
         "npdtype": _dtype,
         "pandas.DataFrame": _frame,
-        "pandas.Series": lambda state: _frame(state).iloc[:, 0].rename(state[1]),
+        "pandas.Series": _series,
     }.get(name)
 
 
@@ -49,39 +59,81 @@ def _dtype_state(dtype: Any) -> Any:
     return state
 
 
-def _dtype(state: Any) -> Any:
-    import numpy
+def _numpy() -> Any:
+    """numpy, where this process has imported it."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        raise NotAllowed("the stored value is of numpy: import numpy before reading")
+    return numpy
 
-    if isinstance(state, str):
+
+def _dtype(state: Any, depth: int = 0) -> Any:
+    numpy = _numpy()
+    if type(state) is str:
+        if not _DTYPE.fullmatch(state):
+            raise Corrupt("a stored dtype is none that numpy writes")
         return numpy.dtype(state)
-    return numpy.dtype([(name, _dtype(kind), *map(tuple, shape)) for name, kind, *shape in state])
+    fields = _listed(state)
+    if len(fields) > _MOST_FIELDS or depth > _DEEPEST_FIELDS:
+        raise Corrupt("a stored dtype has more fields than any that is stored")
+    return numpy.dtype([_field(part, depth) for part in fields])
+
+
+def _field(state: Any, depth: int) -> tuple[Any, ...]:
+    name, kind, *shape = of_length(_listed(state), 2, 3)
+    if type(name) is tuple and len(name) == 2:  # a field with a title
+        title: Any = tuple(map(a_text, name))
+    else:
+        title = a_text(name)
+    return (title, _dtype(kind, depth + 1), *(tuple(map(a_number, _a_shape(part))) for part in shape))
+
+
+def _listed(state: Any) -> list[Any]:
+    """The state, which must be a list or a tuple."""
+    return list(state) if type(state) is tuple else a_list(state)
+
+
+def _a_shape(state: Any) -> list[Any]:
+    """The lengths of some dimensions."""
+    shape = _listed(state)
+    if len(shape) > _MOST_DIMENSIONS or any(a_number(length) < 0 for length in shape):
+        raise Corrupt("a stored array has a shape that is none")
+    return shape
 
 
 def _array_state(array: Any) -> list[Any]:
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     if array.dtype.kind == "O":
         return ["object", list(array.shape), order, array.ravel(order=order).tolist()]
+    if not array.size and array.dtype.itemsize > _LARGEST_ELEMENT:
+        raise TypeError("an empty array of elements this large cannot be stored")
     return [_dtype_state(array.dtype), list(array.shape), order, array.tobytes(order=order)]
 
 
 def _array(state: Any) -> Any:
-    import numpy
-
-    dtype, shape, order, content = state
-    if dtype == "object":
-        flat = numpy.empty(len(content), dtype=object)
+    numpy = _numpy()
+    dtype, shape, order, content = of_length(state, 4)
+    if a_text(order) not in ("C", "F"):
+        raise Corrupt("a stored array has an order that is none")
+    if type(dtype) is str and dtype == "object":
+        flat = numpy.empty(len(a_list(content)), dtype=object)
         for index, item in enumerate(content):
             flat[index] = item
     else:
+        kind = _dtype(dtype)
+        if kind.itemsize > max(len(bytes_of(content)), _LARGEST_ELEMENT):
+            raise Corrupt("a stored array has elements that are larger than it is")
         # A copy, because a view of bytes cannot be written to and the original array could.
-        flat = numpy.frombuffer(content, dtype=_dtype(dtype)).copy()
-    return flat.reshape(shape, order=order)
+        flat = numpy.frombuffer(content, dtype=kind).copy()
+    return flat.reshape(_a_shape(shape), order=order)
 
 
 def _scalar(state: Any) -> Any:
-    import numpy
-
-    kind, content = _dtype(state[0]), state[1]
+    numpy = _numpy()
+    dtype, content = of_length(state, 2)
+    kind = _dtype(dtype)
+    if len(bytes_of(content)) != kind.itemsize != 0:
+        raise Corrupt("a stored number has another size than its dtype")
     # Empty text has no bytes to read it from.
     return numpy.frombuffer(content, dtype=kind)[0] if kind.itemsize else numpy.zeros((), kind)[()]
 
@@ -122,12 +174,33 @@ def _check_labels(frame: Any, table: Any) -> None:
 
 
 def _frame(state: Any) -> Any:
+    if "pandas" not in sys.modules:
+        raise NotAllowed("the stored value is of pandas: import pandas before reading")
     pandas, pyarrow = _arrow()
-    stored, _, *objects = state
-    table = pyarrow.ipc.open_stream(stored).read_all()
+    stored, _, *objects = of_length(state, 2, 3)
+    with pyarrow.ipc.open_stream(bytes_of(stored)) as stream:
+        _check_schema(pyarrow, stream.schema)
+        batches = []
+        # Batch by batch, so that lengths that are lies are met before there are many of them.
+        for batch in stream:
+            batches.append(batch)
+            if sum(each.num_rows for each in batches) > 8 * len(stored):
+                raise Corrupt("a stored frame has more rows than bytes could hold")
+        table = pyarrow.Table.from_batches(batches, stream.schema)
     table.validate(full=True)  # without this, forged offsets reach past the end of the bytes
     frame = table.to_pandas()
-    for at, values in objects[0].items() if objects else ():
-        column = _array(["object", [len(values)], "C", values])
-        frame.isetitem(at, pandas.Series(column, index=frame.index, dtype=object))
+    for at, values in a_dict(objects[0]).items() if objects else ():
+        column = _array(["object", [len(a_list(values))], "C", values])
+        frame.isetitem(a_number(at), pandas.Series(column, index=frame.index, dtype=object))
     return frame
+
+
+def _series(state: Any) -> Any:
+    frame = _frame(state)
+    return frame.iloc[:, 0].rename(state[1])
+
+
+def _check_schema(pyarrow: Any, schema: Any) -> None:
+    """Corrupt for columns that hold far more than their bytes."""
+    if any(pyarrow.types.is_run_end_encoded(kind) for kind in schema.types):
+        raise Corrupt("a stored frame has a column of a kind that is not written")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ormsgpack import OPT_NON_STR_KEYS
-
-from ..errors import Corrupt, NotAllowed, ThreadlineError
+from ..errors import NotAllowed
 from .rules import AllowedTypes, TypeRules
 from .wire import Codec
 
@@ -52,8 +51,11 @@ class Serializer:
         return Serializer(codec=self.codec.with_allowlist(list(extra_allowlist)))
 
 
-def load_typed(data: tuple[str, bytes], codec: Codec) -> Any:
-    """A value stored with a tag by LangGraph's serializers or by `Serializer`."""
+def load_typed(data: tuple[str, bytes], codec: Codec, unpack: Callable[[bytes], Any] | None = None) -> Any:
+    """A value stored with a tag by LangGraph's serializers or by `Serializer`.
+
+    `unpack` is how packed bytes are read that stand inside of others.
+    """
     tag, content = data
     if tag == "null":
         return None
@@ -62,18 +64,11 @@ def load_typed(data: tuple[str, bytes], codec: Codec) -> Any:
     if tag == "bytearray":
         return bytearray(content)
     if tag == "json":
-        import json
+        from .legacy import load_json
 
-        from .legacy import revive_json
-
-        try:
-            return json.loads(content, object_hook=lambda value: revive_json(value, codec))
-        except ThreadlineError:
-            raise
-        except Exception as error:  # whatever a constructor says to arguments that do not fit
-            raise Corrupt(f"undecodable JSON ({error})") from error
+        return load_json(content, codec)
     if tag == "msgpack":
-        return codec.decode(content, OPT_NON_STR_KEYS)
+        return (unpack or codec.decode_langgraph)(content)
     if tag == "pickle":
         if not codec.pickle_fallback:
             raise NotAllowed(

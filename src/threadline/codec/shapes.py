@@ -1,9 +1,10 @@
 """Data classes taken apart and put together: pydantic models, dataclasses, enums, named tuples.
 
 Rules: taking apart reads fields; putting together sets fields and calls no code of the class (no
-constructor, no validator, no `__post_init__`). A field the class has gained takes its default, a field it
-has lost is dropped; a field without a default that is missing is an error. A class with `__del__` is not
-data: a forged instance would run it.
+constructor, no validator, no `__post_init__`, no property and no `__setattr__`: values go into slots and into the
+`__dict__` themselves). A field the class has gained takes its default, a field it has lost is dropped; a field
+without a default that is missing is an error. A class with `__del__` is not data: a forged instance would run it.
+States are of the exact kinds that were written (codec/states.py).
 """
 
 from __future__ import annotations
@@ -13,17 +14,23 @@ import enum
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, NamedTuple
 
-from ..errors import NotAllowed
+from ..errors import Corrupt, NotAllowed
+from ..printable import printable
+from .states import a_dict, a_list, a_text, of_length, text_dict
 
-__all__ = ["Shape", "shape_of"]
+__all__ = ["Shape", "is_settings", "shape_of"]
 
 log = logging.getLogger("threadline")
 _new = object.__new__
-_set = object.__setattr__
 _BASIC_TYPES = frozenset((bytearray, bytes, complex, dict, float, frozenset, int, list, set, str, tuple))
 _PLAIN_VALUES = (str, int, float, bool, bytes, type(None))
+_SLOTS = (MemberDescriptorType, GetSetDescriptorType)
+_ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb"))
+# A flag of more bits takes noticeable time to be taken apart.
+_MOST_FLAG_BITS = 1 << 12
 
 
 class Shape(NamedTuple):
@@ -40,20 +47,33 @@ class Shape(NamedTuple):
 
 def shape_of(cls: type) -> Shape | None:
     """The shape of a data class; None for every other class."""
-    if hasattr(cls, "__del__") or issubclass(cls, BaseException):
+    if _has(cls, "__del__") or issubclass(cls, BaseException):
         return None
     if issubclass(cls, enum.Enum):
         return _enum(cls)
-    if "__pydantic_fields__" in cls.__dict__ or hasattr(cls, "__pydantic_core_schema__"):
+    if _has(cls, "__pydantic_fields__") or _has(cls, "__pydantic_core_schema__"):
         if hasattr(cls, "model_fields"):
             return _pydantic(cls)
-    elif hasattr(cls, "__fields__") and hasattr(cls, "__fields_set__") and hasattr(cls, "__validators__"):
+    elif _has(cls, "__fields__") and _has(cls, "__fields_set__") and _has(cls, "__validators__"):
         return _pydantic_v1(cls)
-    if dataclasses.is_dataclass(cls):
+    if _has(cls, "__dataclass_fields__"):
         return _dataclass(cls)
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+    if issubclass(cls, tuple) and _has(cls, "_fields"):
         return _named_tuple(cls)
     return None
+
+
+def is_settings(cls: type) -> bool:
+    """Whether a model takes what it is not given from the environment of the process."""
+    return any(
+        base.__name__ == "BaseSettings" and base.__module__.partition(".")[0] in ("pydantic", "pydantic_settings")
+        for base in cls.__mro__
+    )
+
+
+def _has(cls: type, name: str) -> bool:
+    """Whether a class declares a name, itself or by a base; not by `hasattr`, which may ask a metaclass."""
+    return any(name in base.__dict__ for base in type.__getattribute__(cls, "__mro__"))
 
 
 def _pydantic(cls: Any) -> Shape:
@@ -94,9 +114,9 @@ def _model_build(cls: Any, fields: Any) -> Callable[..., Any]:
     is_root = getattr(cls, "__pydantic_root_model__", False)
 
     # What nearly every model is built by, as directly as can be: this is the time that reading a chat takes.
-    setters = _setters(cls) if not is_root and not has_private else None
-    is_simple = setters is not None
-    set_dict, set_chosen, set_extra, set_private = setters or [_set] * 4
+    setters = [_setter(cls, part) for part in _PARTS]
+    is_simple = not is_root and not has_private
+    set_dict, set_chosen, set_extra, set_private = setters
 
     def build(state: Any, chosen: frozenset[str] = names) -> Any:
         if is_simple and type(state) is dict and state.keys() == names:
@@ -109,34 +129,55 @@ def _model_build(cls: Any, fields: Any) -> Callable[..., Any]:
         return build_other(state, None if chosen is names else chosen)
 
     def build_other(state: Any, chosen: frozenset[str] | None) -> Any:
-        more: Any = {}
-        private: Any = None
-        given: Any = ()
-        absent: Any = ()
-        if type(state) is list:
-            state, more, private, *notes = state
-            given, absent = notes or (more, ())
+        state, more, private, given, absent = _model_parts(state)
         if state.keys() != names:
             if state.keys() | set(absent) != names:
                 chosen = None  # the mask counts fields of the class as it was
             state = _fitted(cls, state, names.difference(absent), lambda n: _pydantic_default(cls, fields[n], n))
         model = _new(cls)
-        _set(model, "__dict__", state)
+        set_dict(model, state)
         chosen_names = set(state if chosen is None else chosen)
-        _set(model, "__pydantic_fields_set__", chosen_names.union(given) if has_extra else chosen_names)
+        set_chosen(model, chosen_names.union(given) if has_extra else chosen_names)
         if not is_root:  # a root model has these as attributes of its class
-            _set(model, "__pydantic_extra__", more if has_extra else None)
-            _set(model, "__pydantic_private__", private or (_private_defaults(cls) if has_private else None))
+            set_extra(model, more if has_extra else None)
+            set_private(model, private or (_private_defaults(cls) if has_private else None))
         return model
 
     return build
 
 
-def _setters(cls: Any) -> list[Any] | None:
-    """What sets the four parts of a model, past its own `__setattr__`; None for a class that declares one anew."""
-    names = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-    found = [next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__) for name in names]
-    return [part.__set__ for part in found] if all(hasattr(part, "__set__") for part in found) else None
+_PARTS = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+
+
+def _model_parts(state: Any) -> tuple[dict[str, Any], dict[str, Any], Any, list[str], list[str]]:
+    """The fields of a model; its extra and private ones, the names of extra ones that were given, of absent ones."""
+    if type(state) is not list:
+        return text_dict(state), {}, None, [], []
+    values, more, private, *notes = of_length(state, 3, 5)
+    given, absent = ([*map(a_text, a_list(note))] for note in notes or ([*text_dict(more)], []))
+    return text_dict(values), text_dict(more), text_dict(private), given, absent
+
+
+def _setter(cls: Any, name: str) -> Callable[[Any, Any], None]:
+    """What sets an attribute past all code of its class; it raises where there is nothing but code to set it."""
+    found = [base.__dict__[name] for base in cls.__mro__ if name in base.__dict__]
+    if found and type(found[0]) in _SLOTS:
+        return found[0].__set__  # type: ignore[no-any-return]
+    dicts = [base.__dict__.get("__dict__") for base in cls.__mro__]
+    held = next((each for each in dicts if type(each) is GetSetDescriptorType), None)
+    slot = next((each for each in found if type(each) is MemberDescriptorType), None)
+    if name != "__dict__" and held is not None:
+        return lambda instance, value: held.__get__(instance).__setitem__(name, value)
+    if slot is not None:
+        return slot.__set__
+
+    def refuse(instance: Any, value: Any) -> None:
+        raise NotAllowed(
+            f"{cls.__module__}:{cls.__qualname__} keeps its field {name!r} by code of its own: "
+            f"register() it with encode= and decode="
+        )
+
+    return refuse
 
 
 def _field_masks(names: list[str]) -> tuple[Callable[[Any], str], Callable[[str], frozenset[str]]]:
@@ -163,15 +204,35 @@ def _field_masks(names: list[str]) -> tuple[Callable[[Any], str], Callable[[str]
 def _pydantic_default(cls: type, field: Any, name: str) -> Any:
     if field.is_required():
         raise _missing_field(cls, name)
+    if not _may_call(cls, field.default_factory):
+        raise _missing_field(cls, name)
     return field.get_default(call_default_factory=True)
+
+
+def _may_call(cls: type, factory: Any) -> bool:
+    """Whether a default may be had from this factory: not from one that takes it from the environment.
+
+    A forged object without fields would otherwise be given the process's secrets, and the next put would store them.
+    Only the factory's own code is looked at.
+    """
+    names = getattr(getattr(factory, "__code__", None), "co_names", ())
+    return factory is None or not (is_settings(cls) or _ENVIRONMENT.intersection(names))
 
 
 def _private_defaults(cls: Any) -> dict[str, Any] | None:
     attributes = cls.__private_attributes__
-    if not attributes:
+    if not attributes or is_settings(cls):
         return None
-    drawn = {name: attribute.get_default() for name, attribute in attributes.items()}
+    drawn = {name: _private_default(attribute) for name, attribute in attributes.items()}
     return {name: value for name, value in drawn.items() if type(value).__name__ != "PydanticUndefinedType"}
+
+
+def _private_default(attribute: Any) -> Any:
+    # Not by `get_default` alone, which calls factories in some versions of pydantic and not in others.
+    is_alone = not getattr(attribute, "default_factory_takes_validated_data", False)
+    if attribute.default_factory is not None and is_alone:
+        return attribute.default_factory() if _may_call(object, attribute.default_factory) else attribute.default
+    return attribute.get_default()
 
 
 def _pydantic_v1(cls: Any) -> Shape:
@@ -186,21 +247,26 @@ def _pydantic_v1(cls: Any) -> Shape:
         return [dict(model.__dict__), sorted(model.__fields_set__), *([private] if private else [])]
 
     def default(name: str) -> Any:
-        if fields[name].required:
+        if fields[name].required or not _may_call(cls, fields[name].default_factory):
             raise _missing_field(cls, name)
         return fields[name].get_default()
 
+    set_dict, set_chosen = _setter(cls, "__dict__"), _setter(cls, "__fields_set__")
+    set_private = {name: _setter(cls, name) for name in cls.__private_attributes__}
+
     def build(state: Any) -> Any:
-        values, chosen, *private = state if type(state) is list else (state, list(state))
+        parts = [state, [*text_dict(state)]] if type(state) is dict else of_length(state, 2, 3)
+        values, chosen = text_dict(parts[0]), set(map(a_text, a_list(parts[1])))
         if values.keys() != names:
             values = _fitted(cls, values, names.union(values) if is_open else names, default)
         model = _new(cls)
-        _set(model, "__dict__", values)
-        _set(model, "__fields_set__", set(chosen) & values.keys())
-        model._init_private_attributes()
-        for name, value in private[0].items() if private else ():
-            if name in cls.__private_attributes__:
-                _set(model, name, value)
+        set_dict(model, values)
+        set_chosen(model, chosen & values.keys())
+        private = {} if is_settings(cls) else {n: _private_default(a) for n, a in cls.__private_attributes__.items()}
+        private = {name: value for name, value in private.items() if type(value).__name__ != "UndefinedType"}
+        for name, value in {**private, **(text_dict(parts[2]) if len(parts) > 2 else {})}.items():
+            if name in set_private:
+                set_private[name](model, value)
         return model
 
     return Shape(state, build)
@@ -224,25 +290,34 @@ def _dataclass(cls: Any) -> Shape:
         field = fields[name]
         if field.default is not dataclasses.MISSING:
             return field.default
-        if field.default_factory is not dataclasses.MISSING:
+        if field.default_factory is not dataclasses.MISSING and _may_call(cls, field.default_factory):
             return field.default_factory()
         raise _missing_field(cls, name)
+
+    setters = {} if in_dict else {name: _setter(cls, name) for name in fields}
+    get_dict = next((base.__dict__["__dict__"].__get__ for base in cls.__mro__ if _has_dict(base)), None)
 
     def build(state: Any) -> Any:
         unset: Any = ()
         if type(state) is list:
-            state, unset = state
-        if state.keys() != names:
-            state = _fitted(cls, state, names.difference(unset), default)
+            state, unset = of_length(state, 2)
+            unset = [*map(a_text, a_list(unset))]
+        if a_dict(state).keys() != names:
+            state = _fitted(cls, text_dict(state), names.difference(unset), default)
         instance = _new(cls)
-        if in_dict:
-            instance.__dict__.update(state)
+        if in_dict and get_dict is not None:
+            get_dict(instance).update(state)
         else:
-            for name, value in state.items():
-                _set(instance, name, value)
+            for name in fields:
+                if name in state:
+                    setters[name](instance, state[name])
         return instance
 
     return Shape(state, build)
+
+
+def _has_dict(base: type) -> bool:
+    return type(base.__dict__.get("__dict__")) is GetSetDescriptorType
 
 
 def _named_tuple(cls: Any) -> Shape:
@@ -254,7 +329,7 @@ def _named_tuple(cls: Any) -> Shape:
         raise _missing_field(cls, name)
 
     def build(state: Any) -> Any:
-        if tuple(state) != names:
+        if tuple(text_dict(state)) != names:
             state = _fitted(cls, state, frozenset(names), default)
         return tuple.__new__(cls, [state[name] for name in names])
 
@@ -267,11 +342,19 @@ def _enum(cls: Any) -> Shape:
         return [member._name_, value] if type(value) in _PLAIN_VALUES else [member._name_]
 
     def build(state: Any) -> Any:
-        name, *value = state
+        if type(state) is dict:
+            raise NotAllowed(f"{cls.__module__}:{cls.__qualname__} was no Enum when it was stored")
+        name, *value = of_length(state, 1, 2)
+        if name is not None:
+            a_text(name)
         member = cls._member_map_.get(name)
         if member is None and value:
+            if not _is_plain(value[0]):
+                raise Corrupt("a stored enum member has a value that is not a plain one")
             member = cls._value2member_map_.get(value[0])
             if member is None and issubclass(cls, enum.Flag) and type(value[0]) is int:
+                if value[0].bit_length() > _MOST_FLAG_BITS:
+                    raise Corrupt("a stored flag has more bits than any that is stored")
                 base: Any = enum.IntFlag if issubclass(cls, enum.IntFlag) else enum.Flag
                 member = base._missing_.__func__(cls, value[0])  # not cls(value): classes may bring their own
         if member is None:
@@ -279,6 +362,11 @@ def _enum(cls: Any) -> Shape:
         return member
 
     return Shape(state, build)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a plain one, or a tuple of such: hashing and comparing it calls no code of a class."""
+    return all(map(_is_plain, value)) if type(value) is tuple else type(value) in _PLAIN_VALUES
 
 
 def _fitted(
@@ -289,9 +377,9 @@ def _fitted(
     if lost:
         log.warning(
             "stored %s:%s has fields the class has lost: %s (dropped; threadline.register(upgrade=) can keep them)",
-            cls.__module__,
-            cls.__qualname__,
-            ", ".join(sorted(map(str, lost))),
+            printable(cls.__module__),
+            printable(cls.__qualname__),
+            printable(", ".join(sorted(repr(name)[:100] for name in lost))[:1000]),
         )
     kept = {name: value for name, value in state.items() if name in names}
     return {**kept, **{name: default(name) for name in names - kept.keys()}}

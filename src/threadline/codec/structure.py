@@ -13,9 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..errors import Corrupt, MissingExtra, NotAllowed, NotSerializable
+from ..errors import Corrupt, MissingExtra, NotAllowed, NotSerializable, ThreadlineError
 from .builtin import RARE_NAMES
-from .legacy import NUMPY, unpack_legacy
+from .legacy import NUMPY, json_text, unpack_legacy
 from .plans import BUILTIN_BUILDERS, name_header, rare_builder
 from .rules import Registration, TypeRules
 from .shapes import Shape
@@ -113,10 +113,10 @@ class StructuralCodec(Codec):
         build = self._builders[name] = partial(Structure, shown, stored_name=name)
         return build
 
-    def _unpack_extension(self, code: int, data: bytes) -> Any:
+    def _build_langgraphs(self, code: int, data: bytes) -> Any:
         if code == NUMPY:
-            return Structure("numpy:ndarray", unpack_legacy(data, self._unpack_extension))
-        return super()._unpack_extension(code, data)
+            return Structure("numpy:ndarray", unpack_legacy(data, self._unpack_langgraph))
+        return super()._build_langgraphs(code, data)
 
     def _load_foreign(self, data: bytes) -> Any:
         """What another serializer wrote, where its form is known; its bytes where it is not."""
@@ -125,10 +125,10 @@ class StructuralCodec(Codec):
         except NotAllowed:
             end = data[0] + 1
             tag, content = data[1:end].decode(), data[end:]
-            return json.loads(content) if tag == "json" else Structure(tag, content)
+            return json.loads(json_text(content)) if tag == "json" else Structure(tag, content)
 
-    def _why_undecodable(self, data: bytes, error: Exception) -> Exception:
-        return Corrupt(f"undecodable bytes ({error})")
+    def _why_undecodable(self, data: bytes, error: Exception, *, is_langgraphs: bool = False) -> Exception:
+        return error if isinstance(error, ThreadlineError) else Corrupt(f"undecodable bytes ({error})")
 
 
 class _EveryName(TypeRules):
@@ -164,4 +164,7 @@ def _short(value: Any) -> str:
     """Bytes in an object are rarely read by people; everything else is."""
     if isinstance(value, (bytes, bytearray)) and len(value) > 32:
         return f"<{len(value):,} bytes>"
-    return repr(value)
+    try:
+        return repr(value)
+    except RecursionError:
+        return "<nested too deep to be shown>"

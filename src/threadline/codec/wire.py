@@ -5,30 +5,32 @@ The extension `OBJECT` holds a name and a packed state: `[length][name][state]`.
 set of fields that a pydantic model was given, as a bit mask in hexadecimal. Encoding has two ways to the same bytes:
 
   fast   one call of ormsgpack, which asks back only for values it does not know;
-  slow   a walk in Python, taken when the fast way meets what msgpack cannot say natively (integers beyond
-         64 bits, lone surrogates, keys that are not text, bytearrays). It knows the path of every value,
-         so that an error names the place.
+  slow   a walk in Python (codec/lowering.py), taken when the fast way meets what msgpack cannot say natively
+         (integers beyond 64 bits, lone surrogates, keys that are not text, bytearrays).
 
 Equal bytes mean equal values of equal types, which is how unchanged items are recognised. Decoding obeys
-codec/rules.py; codes 0 to 7 are LangGraph's and are read by codec/legacy.py.
+codec/rules.py, and is bounded in depth by codec/depth.py. Codes 0 to 7 are LangGraph's: codec/legacy.py reads them
+inside of `FOREIGN` and `KEPT`, and where the caller says that the bytes are LangGraph's; elsewhere they are Corrupt.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import enum
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
 import ormsgpack
+from ormsgpack import OPT_NON_STR_KEYS
 
-from ..errors import Corrupt, NotAllowed, NotSerializable, ThreadlineError
+from ..errors import Corrupt, NotAllowed, NotSerializable
 from .alike import Alike
 from .builtin import reduce_exception
+from .depth import DEEPEST, SHALLOW, check_depth, check_extension, has_little_stack, is_deeper
 from .framing import EXT_HEADERS, array_header, ext_frame
 from .groups import put_together, take_apart
+from .lowering import OBJECT, OPTIONS, TEXT, TOO_DEEP, encode_slowly
 from .plans import (
     BUILTIN_BUILDERS,
     BUILTIN_PLANS,
@@ -47,28 +49,24 @@ from .rules import TypeRules, class_name, registry
 from .scan import hides_mutable_bytes, may_hold_bytes
 from .shapes import shape_of
 
-__all__ = ["Codec", "FOREIGN", "ForeignSerializer", "GROUP", "OBJECT", "OPTIONS"]
+__all__ = ["Codec", "FOREIGN", "ForeignSerializer", "GROUP", "KEPT", "OBJECT", "OPTIONS"]
 
-OBJECT = 32
 FOREIGN = 33
-TEXT = 34  # text that UTF-8 cannot hold, because it has lone surrogates
+KEPT = 35  # what LangGraph packed, kept by an import: the code of its extension type and its bytes
 
+_OF_LANGGRAPH = range(8)
 packb, unpackb, Ext = ormsgpack.packb, ormsgpack.unpackb, ormsgpack.Ext
-OPTIONS = (
-    ormsgpack.OPT_PASSTHROUGH_DATACLASS
-    | ormsgpack.OPT_PASSTHROUGH_DATETIME
-    | ormsgpack.OPT_PASSTHROUGH_ENUM
-    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
-    | ormsgpack.OPT_PASSTHROUGH_TUPLE
-    | ormsgpack.OPT_PASSTHROUGH_UUID
-)
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _LARGE = 16_384
+_MOST_NAMES = 10_000
+# Bytes as few as these are not deep enough for any stack.
+_SHALLOW = 60
 _MOMENT_HEADER = b"\x02dt"
 GROUP = b"*"
 _GROUP_HEADER = b"\x01*"
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_MESSAGE_OF_DEPTH = "nested deeper than 250 levels, or it contains itself"
+# The depth that an object within an object may have: what holds it may have 255 levels beside.
+_DEEPEST_WITHIN = DEEPEST - 258
+_FAILURES = (ValueError, MemoryError, RecursionError, OverflowError)  # of unpacking bytes
 
 
 class ForeignSerializer(Protocol):
@@ -92,7 +90,7 @@ class Codec:
         self.rules = rules or TypeRules()
         self.foreign = foreign
         self.pickle_fallback = pickle_fallback
-        self._hook = self._unpack_extension  # bound once, not once per object
+        self._bind()
         self._forget()
 
     def with_allowlist(self, extra: Any) -> Codec:
@@ -116,14 +114,14 @@ class Codec:
         try:
             packed = packb(value, self._pack_object, OPTIONS)
         except (TypeError, ValueError, RecursionError):
-            return self._encode_slowly(value, path)
-        return self._encode_slowly(value, path) if hides_mutable_bytes(value, packed) else packed
+            return encode_slowly(value, path, self._plan)
+        return encode_slowly(value, path, self._plan) if hides_mutable_bytes(value, packed) else packed
 
     def encode_alone(self, value: Any) -> bytes:
         """The bytes of a value that is not part of a store: a list of nothing but objects is packed as a group."""
         if type(value) is list and len(value) > 1:
             self.refresh()
-            group = take_apart(value, self.alike, lambda each: self._plans.get(type(each)) or self._plan_for(each))
+            group = take_apart(value, self.alike, self._plan)
             if group is not None:
                 with suppress(TypeError, ValueError, RecursionError):  # then one by one, which may say what is wrong
                     packed = packb(group, self._pack_object, OPTIONS)
@@ -143,7 +141,7 @@ class Codec:
             states = alike.states(values, kinds)
             if states is None or not alike.are_whole(states, kinds):
                 return None
-            packed = [packb(state, self._pack_object, OPTIONS) for state in states]
+            packed = [packb(state, self._pack_within, OPTIONS) for state in states]
         except (TypeError, ValueError, RecursionError):
             return None
         headers = alike.headers
@@ -154,13 +152,27 @@ class Codec:
                     items[place] = self.encode_natively(values[place])
         return items
 
-    def decode(self, data: bytes, option: int | None = None) -> Any:
+    def decode(self, data: bytes) -> Any:
         """The value of some bytes; NotAllowed or Corrupt when it cannot or may not be rebuilt."""
         self.refresh()
+        # What is one object may have it all: what it holds is not checked for depth, what that holds is.
+        hook = self._whole if data and data[0] in EXT_HEADERS else self._checked
         try:
-            return unpackb(data, ext_hook=self._unpack_extension, option=option)
-        except ValueError as error:
+            if len(data) > _SHALLOW and has_little_stack():
+                check_depth(data)
+            return unpackb(data, ext_hook=hook)
+        except _FAILURES as error:
             raise self._why_undecodable(data, error) from None
+
+    def decode_langgraph(self, data: bytes) -> Any:
+        """The value of bytes that LangGraph's serializer packed, or ours: its extension types are read, too."""
+        self.refresh()
+        try:
+            if len(data) > _SHALLOW and has_little_stack():
+                check_depth(data)
+            return unpackb(data, ext_hook=self._checked_langgraph, option=OPT_NON_STR_KEYS)
+        except _FAILURES as error:
+            raise self._why_undecodable(data, error, is_langgraphs=True) from None
 
     def unpacked(self, data: bytes) -> Any:
         """Encoded bytes as lists, dicts and plain values, with extensions as they are: it encodes to these bytes."""
@@ -180,7 +192,10 @@ class Codec:
                 states.append(item[end:])
             for name in set(names) - builders.keys():
                 self._builder_for(name)
-            unpacked = unpackb(b"".join(states), ext_hook=self._hook)
+            joined = b"".join(states)
+            if has_little_stack():
+                check_depth(joined)
+            unpacked = unpackb(joined, ext_hook=self._checked)
             return [builders[name](state) for name, state in zip(names, unpacked, strict=True)]
         except Exception:  # not objects, or something is wrong, which the slower way will name
             return self.decode(array_header(len(items)) + b"".join(items))  # type: ignore[no-any-return]
@@ -208,17 +223,25 @@ class Codec:
         direct = self._direct.get(type(value))
         if direct is not None:
             return direct(value)
-        plan = self._plans.get(type(value)) or self._plan_for(value)
-        return self._packed(*plan(value))
+        return self._packed(*self._plan(value)(value))
 
-    def _packed(self, header: bytes | None, state: Any) -> Any:
+    def _pack_inner(self, value: Any) -> Any:
+        """An object within an object: what holds it must not become too deep to be read."""
+        direct = self._direct.get(type(value))
+        if direct is not None:
+            return direct(value)
+        return self._packed(*self._plan(value)(value), _DEEPEST_WITHIN)
+
+    def _packed(self, header: bytes | None, state: Any, deepest: int | None = None) -> Any:
         if header is None:
             if hides_mutable_bytes(state, b"\xc4"):
                 raise TypeError("only the slow way tells bytearrays from bytes")
             return state
-        packed = packb(state, self._pack_object, OPTIONS)
+        packed = packb(state, self._pack_within, OPTIONS)
         if (0xC4 in packed or 0xC5 in packed or 0xC6 in packed) and hides_mutable_bytes(state, packed):
             raise TypeError("only the slow way tells bytearrays from bytes")
+        if deepest is not None and len(packed) > deepest and is_deeper(packed, deepest):
+            raise TypeError("only the slow way tells how deep it is as a whole")
         return Ext(OBJECT, header + packed)
 
     def _pack_moment(self, moment: dt.datetime) -> Any:
@@ -226,53 +249,16 @@ class Codec:
             return self._packed(*self._plans[dt.datetime](moment))
         return Ext(OBJECT, _MOMENT_HEADER + packb(moment))  # as `isoformat` has it, in a fifth of the time
 
-    def _encode_slowly(self, value: Any, path: str) -> bytes:
-        try:
-            return packb(self._lower(value, path), option=OPTIONS)
-        except NotSerializable:
-            raise
-        except (TypeError, RecursionError) as error:
-            if isinstance(error, TypeError) and "ecursion" not in str(error):
-                raise NotSerializable(str(error), path=path) from None
-            raise NotSerializable(_MESSAGE_OF_DEPTH, path=path) from None
-
-    def _lower(self, value: Any, path: str) -> Any:
-        """The value made of nothing but what ormsgpack packs exactly."""
-        kind = type(value)
-        if kind is str:
-            return value if _is_utf8(value) else Ext(TEXT, value.encode("utf-8", "surrogatepass"))
-        if kind is int:
-            return value if -(2**63) <= value < 2**64 else Ext(OBJECT, name_header("i") + packb(hex(value)))
-        if kind in (float, bool, bytes, type(None), Ext):
-            return value
-        if kind is list:
-            return [self._lower(item, f"{path}[{i}]") for i, item in enumerate(value)]
-        if kind is dict:
-            return self._lower_dict(value, path)
-        try:
-            header, state = (self._plans.get(kind) or self._plan_for(value))(value)
-            lowered = self._lower(state, path if kind is tuple else f"{path}<{kind.__name__}>")
-        except NotSerializable as error:
-            raise error if error.path else NotSerializable(str(error), path=path) from None
-        except RecursionError:
-            raise
-        except Exception as error:  # code of the value's own class, or of its registration
-            raise NotSerializable(f"it could not be taken apart ({error})", path=path) from error
-        return lowered if header is None else Ext(OBJECT, header + packb(lowered, option=OPTIONS))
-
-    def _lower_dict(self, value: dict[Any, Any], path: str) -> Any:
-        if all(type(key) is str and _is_utf8(key) for key in value):
-            return {key: self._lower(item, f"{path}[{key!r}]") for key, item in value.items()}
-        pairs = [
-            [self._lower(key, f"{path} key {key!r}"), self._lower(item, f"{path}[{key!r}]")]
-            for key, item in value.items()
-        ]
-        return Ext(OBJECT, name_header("m") + packb(pairs, option=OPTIONS))
-
     def _sorted_members(self, members: Any) -> list[Any]:
         """Members in the order of their bytes: iteration order differs between processes."""
         # As extensions already packed, so that sets within sets are not encoded again at every level.
-        return [unpackb(packed, ext_hook=Ext) for packed in sorted(map(self.encode_natively, members))]
+        encoded = sorted(map(self.encode_natively, members))
+        if any(is_deeper(packed, _DEEPEST_WITHIN) for packed in encoded):
+            raise NotSerializable(TOO_DEEP)
+        return [unpackb(packed, ext_hook=Ext) for packed in encoded]
+
+    def _plan(self, value: Any) -> Plan:
+        return self._plans.get(type(value)) or self._plan_for(value)
 
     def _plan_for(self, value: Any) -> Plan:
         """Decide once how instances of this type are packed."""
@@ -316,19 +302,50 @@ class Codec:
 
     # -- decoding
 
+    def _bind(self) -> None:
+        """Bind the hooks once, not once per object. Each unpacks what it is given by the hook that it names."""
+        self._hook = self._unpack_extension
+        self._checked = self._unpack_checked
+        self._checked_langgraph = self._unpack_langgraph_checked
+        self._whole = self._unpack_whole
+        self._pack_within = self._pack_inner
+
+    def _unpack_whole(self, code: int, data: bytes) -> Any:
+        """An object that stands for itself: only the extensions in it are checked."""
+        return self._unpack_object(data, self._checked) if code == OBJECT else self._unpack_checked(code, data)
+
+    def _unpack_checked(self, code: int, data: bytes) -> Any:
+        """An extension, checked for its depth with everything in it."""
+        if len(data) > SHALLOW:
+            check_extension(code, data)
+        return self._unpack_object(data, self._hook) if code == OBJECT else self._unpack_extension(code, data)
+
     def _unpack_extension(self, code: int, data: bytes) -> Any:
+        """An extension whose depth was checked."""
         if code == OBJECT:
-            end = data[0] + 1
-            name = data[1:end]
-            build = self._builders.get(name) or self._builder_for(name)
-            # A large one is not copied for its last part.
-            state = data[end:] if len(data) < _LARGE else memoryview(data)[end:]
-            return build(unpackb(state, ext_hook=self._hook))
+            return self._unpack_object(data, self._hook)
         if code == TEXT:
             return data.decode("utf-8", "surrogatepass")
-        from .legacy import build_legacy
+        if code == FOREIGN:
+            return self._load_foreign(data)
+        if code == KEPT:
+            return self._load_kept(data[0], data[1:])
+        raise Corrupt(f"unknown extension type {code} (LangGraph's are read only where an import kept them)")
 
-        return self._load_foreign(data) if code == FOREIGN else build_legacy(code, data, self)
+    def _unpack_langgraph_checked(self, code: int, data: bytes) -> Any:
+        check_extension(code, data)
+        return self._unpack_langgraph(code, data)
+
+    def _unpack_langgraph(self, code: int, data: bytes) -> Any:
+        """An extension where LangGraph's own types may stand; its depth was checked."""
+        return self._build_langgraphs(code, data) if code in _OF_LANGGRAPH else self._unpack_extension(code, data)
+
+    def _unpack_object(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
+        end = data[0] + 1
+        name = data[1:end]
+        build = self._builders.get(name) or self._builder_for(name)
+        state = data[end:] if len(data) < _LARGE else memoryview(data)[end:]  # a large one is not copied
+        return build(unpackb(state, ext_hook=hook))
 
     def _build_group(self, parts: Any) -> list[Any]:
         return put_together(parts, lambda name: self._builders.get(name) or self._builder_for(name))
@@ -350,41 +367,36 @@ class Codec:
                 build = upgraded(build, registration.upgrade, stored)
             elif variant and registration.shape.build_variant is not None:
                 build = registration.shape.build_variant(variant)
-        self._builders[name] = build
+        if len(self._builders) < _MOST_NAMES:  # names that were made up must not fill the memory
+            self._builders[name] = build
         return build
 
     def _load_foreign(self, data: bytes) -> Any:
-        end = data[0] + 1
-        typed = (data[1:end].decode(), data[end:])
-        if self.foreign is not None:
-            return self.foreign.loads_typed(typed)
+        load = self._load_typed if self.foreign is None else self.foreign.loads_typed
+        return load(_typed(data))
+
+    def _load_kept(self, code: int, data: bytes) -> Any:
+        """What an import kept as LangGraph stored it."""
+        return self._load_typed(_typed(data)) if code == FOREIGN else self._build_langgraphs(code, data)
+
+    def _build_langgraphs(self, code: int, data: bytes) -> Any:
+        from .legacy import build_legacy
+
+        return build_legacy(code, data, self)
+
+    def _load_typed(self, typed: tuple[str, bytes]) -> Any:
         from .serializer import load_typed
 
-        return load_typed(typed, self)
+        # Not by `decode_langgraph`, which would look for its own reason of a failure at every level.
+        return load_typed(typed, self, lambda c: unpackb(c, ext_hook=self._unpack_langgraph, option=OPT_NON_STR_KEYS))
 
-    def _why_undecodable(self, data: bytes, error: Exception) -> Exception:
-        """The real failure: ormsgpack hides what its hook raised, so decode again and listen."""
-        listening = object.__new__(_Listening)
-        listening.__dict__.update(self.__dict__, failures=[])
-        listening._hook = listening._unpack_extension
-        with suppress(ValueError):
-            unpackb(data, ext_hook=listening._unpack_extension, option=ormsgpack.OPT_NON_STR_KEYS)
-        found = listening.failures[0] if listening.failures else error
-        return found if isinstance(found, ThreadlineError) else Corrupt(f"undecodable bytes ({found})")
+    def _why_undecodable(self, data: bytes, error: Exception, *, is_langgraphs: bool = False) -> Exception:
+        from .listening import real_failure
+
+        return real_failure(self, data, error, is_langgraphs=is_langgraphs)
 
 
-class _Listening(Codec):
-    """A codec that notes why its hook failed, the innermost failure first."""
-
-    failures: list[Exception]
-
-    def _unpack_extension(self, code: int, data: bytes) -> Any:
-        try:
-            return super()._unpack_extension(code, data)
-        except Exception as failure:
-            self.failures.append(failure)
-            raise
-
-
-def _is_utf8(text: str) -> bool:
-    return text.isascii() or not _SURROGATE.search(text)
+def _typed(data: bytes) -> tuple[str, bytes]:
+    """The tag and the bytes of a foreign value."""
+    end = data[0] + 1
+    return data[1:end].decode(), data[end:]

@@ -2,20 +2,22 @@
 
 LangGraph reads a task's resume values from its pending writes; after `answer`, any worker runs
 `graph.invoke(None, config)`. An interrupt within a subgraph is answered where it was raised. What was answered
-waits no longer, and cannot be answered again.
+waits no longer, and cannot be answered again: of two answers at the same time one is stored, and the other a Conflict.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..backends.port import Backend, CheckpointKey
-from ..errors import InvalidRequest, NotFound
-from ..model import ANSWERED, INTERRUPT, RESUME, WRITES_IDX_MAP
-from .checkpoints import prepare_writes, put_all
+from ..errors import Conflict, InvalidRequest, NotFound
+from ..model import ANSWERED, INTERRUPT, RESUME, WRITES_IDX_MAP, answered_ids
+from .checkpoints import put_all
 from .documents import read_metadata
 from .pages import thread_rows
+from .prepare import prepare_writes
 from .reading import pending_writes, read_one
 from .requests import Place
 from .timeline import config_of
@@ -73,15 +75,26 @@ async def answer(backend: Backend, tools: Tools, thread_id: str, answers: Mappin
         listed = ", ".join(waiting) or "nothing"
         raise NotFound(f"thread {thread_id!r} does not wait for {unknown[0]!r}; it waits for {listed}")
     prepared = []
+    token = secrets.token_bytes(16)  # tells this call's notes from those of another who answers the same
     for interrupt_id, value in answers.items():
         asked = waiting[interrupt_id]
         config = config_of(thread_id, asked.key)
         prepared.append(prepare_writes(tools, config, [(RESUME, [*asked.earlier, value])], asked.task_id, ""))
         # A second answer must not be taken for one to the task's next question.
         for key in (asked.key, *asked.above):
-            note = [(ANSWERED, interrupt_id)]
-            prepared.append(prepare_writes(tools, config_of(thread_id, key), note, f"answered:{interrupt_id}", ""))
-    await put_all(backend, tools, prepared, now)
+            note, task_id = [(ANSWERED, [interrupt_id, token])], f"answered:{interrupt_id}"
+            prepared.append(prepare_writes(tools, config_of(thread_id, key), note, task_id, "", are_first=True))
+    try:
+        await put_all(backend, tools, prepared, now)
+    except Conflict:
+        open_now = {question.id for question in await questions(backend, tools, thread_id)}
+        taken = [one for one in answers if one not in open_now]
+        if not taken:
+            raise
+        raise Conflict(
+            f"thread {thread_id!r}: {taken[0]!r} was answered by somebody else at the same time, and that answer "
+            f"stands; nothing of this call was stored"
+        ) from None
 
 
 async def _asked(backend: Backend, tools: Tools, thread_id: str, key: CheckpointKey) -> list[Question]:
@@ -90,7 +103,7 @@ async def _asked(backend: Backend, tools: Tools, thread_id: str, key: Checkpoint
         return []
     writes = pending_writes(tools, read)
     finished = {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
-    settled = {value for _, channel, value in writes if channel == ANSWERED}
+    settled = answered_ids(writes)
     answered = {task_id: value for task_id, channel, value in writes if channel == RESUME}
     found: list[Question] = []
     for task_id, channel, interrupts in writes:

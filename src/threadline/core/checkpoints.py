@@ -1,193 +1,51 @@
-"""Putting and getting checkpoints and pending writes.
+"""Applying puts and pending writes that were prepared (core/prepare.py), over the backend. Rules:
 
-A put is encoded on the caller's thread before the first await, exactly once (`prepare_*`), then applied by
-a coroutine over the backend. Rules:
-  - A channel that is not in `new_versions` keeps the root of the very parent named in the config where
-    that parent has the same version; in every other case it is encoded.
-  - Chunks known to be stored are left out, under the pool's stamp. When the stamp has passed, the put
-    learns what is missing and sends it, from what it encoded, never from live values.
-  - What was encoded becomes known only when the commit is acknowledged.
+- Chunks known to be stored (core/known.py) are left out, under the pool's stamp and the rows they are known by.
+  When the stamp has passed or a row is gone, the put learns what is missing and sends it, from what it encoded,
+  never from live values.
+- What was encoded becomes known only when the commit is acknowledged.
+- A put whose delta channels are replayed from its parent needs that parent's row.
+- What was refused stays refused: writes and children of a refused checkpoint are a Conflict. Writes that
+  overtake their checkpoint may do what its put may do, and no more.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
-import ormsgpack
-
-from ..backends.port import Backend, Change, CheckpointRow, ChunkRow, Stale, Stamp, WriteRow
-from ..chunks.encode import Chunks, Encoded
+from ..backends.port import Backend, Change, CheckpointRow, ChunkRow, Found, Stale, Stamp, Witness, WriteRow
+from ..chunks.encode import Chunks
 from ..chunks.read import chunk_place
-from ..chunks.recall import Run
-from ..chunks.refs import Ref, pack_refs
-from ..errors import Conflict, InvalidRequest, Unavailable
-from ..model import WRITES_IDX_MAP, get_checkpoint_metadata
-from .documents import Draft, Roots, draft, read_document, write_place, write_row
-from .requests import Place, check_checkpoint, check_metadata, check_new_versions, check_writes, place_of, text_id
-from .tools import Tools
+from ..errors import Conflict, Unavailable
+from .documents import Roots, read_document, write_place, write_row
+from .known import Known, witness_of
+from .prepare import Prepared, PreparedPut, PreparedWrites, pointing
+from .requests import Place
+from .tools import REFUSED, Tools
 
-__all__ = ["PreparedPut", "PreparedWrites", "prepare_put", "prepare_writes", "put_all"]
+__all__ = ["put_all"]
 
-log = logging.getLogger("threadline")
 _MOST_TRIES = 32
-_LARGE_CHECKPOINT_BYTES = 10_000_000
-# Puts that begin a line of their own on purpose, and so are never fenced.
-_OWN_LINES = ("fork", "update")
 
 
-@dataclass(slots=True)
-class _Prepared:
-    """What a put and a put_writes have in common: chunks on their way into a thread's pool."""
-
-    place: Place
-    stamp: Stamp | None
-    chunks: Chunks = field(default_factory=dict)
-    made: list[Run] = field(default_factory=list)
-    reused: list[Run] = field(default_factory=list)
-    noded: list[Run] = field(default_factory=list)
-    # When it was made, for what is brought over from elsewhere; None for now.
-    made_at: float | None = None
-
-    def take(self, encoded: Encoded) -> Ref:
-        self.chunks.update(encoded.chunks)
-        self.made.extend(encoded.runs)
-        self.reused.extend(encoded.reused)
-        self.noded.extend(encoded.noded)
-        return encoded.ref
-
-    def moment(self, now: float) -> float:
-        return now if self.made_at is None else self.made_at
-
-
-@dataclass(slots=True)
-class PreparedPut(_Prepared):
-    """A checkpoint, encoded; what it takes over from its parent is settled when the parent is at hand."""
-
-    checkpoint_id: str = ""
-    drafted: Draft | None = None
-    roots: Roots | None = None
-    parent: Roots | None = None
-    parent_is_known: bool = False
-    # The parent itself, when it is part of the same batch.
-    sibling: PreparedPut | None = None
-    # Channels that keep the parent's root if it has this version.
-    inherits: Collection[str] = ()
-    # The namespace's newest checkpoint as this writer knows it: another one by now is a conflict.
-    head: tuple[str, str | None] | None = None
-    _settled: Roots | None = None
-
-    def settled(self) -> Roots:
-        """The roots of this checkpoint, those that come from the parent included."""
-        if self._settled is None:
-            assert self.roots is not None
-            versions, refs = self.roots
-            if self.parent is not None:
-                there, since = self.parent.refs, self.parent.versions
-                kept = {
-                    name: there[name] for name in self.inherits if name in there and since.get(name) == versions[name]
-                }
-                refs = {**refs, **kept} if kept else refs
-            self._settled = Roots(versions, refs)
-        return self._settled
-
-    def unsettle(self) -> None:
-        """Forget the parent, which must be read anew."""
-        self.parent, self.parent_is_known, self._settled = None, False, None
-
-
-@dataclass(slots=True)
-class PreparedWrites(_Prepared):
-    """Pending writes of one task, encoded."""
-
-    writes: list[WriteRow] = field(default_factory=list)
-    refs: list[Ref] = field(default_factory=list)
-
-
-def prepare_put(
-    tools: Tools,
-    config: Mapping[str, Any],
-    checkpoint: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-    new_versions: Mapping[str, Any],
-    siblings: Mapping[tuple[str, str, str], PreparedPut] | None = None,
-) -> PreparedPut:
-    """Check and encode a put. `siblings` are the puts of the same batch, which may be its parent."""
-    place = place_of(config)
-    check_checkpoint(checkpoint)
-    check_metadata(metadata, config)
-    check_new_versions(new_versions)
-    stamp = tools.stamps.get(place.thread_id)
-    put = PreparedPut(place, stamp, checkpoint_id=text_id(checkpoint["id"], "the checkpoint's id"))
-    if place.checkpoint_id == put.checkpoint_id:
-        raise InvalidRequest(f"checkpoint {put.checkpoint_id} cannot be its own parent: the config names it")
-    put.drafted = draft(checkpoint, get_checkpoint_metadata(config, metadata), tools.codec)
-    _find_parent(tools, put, siblings or {})
-    versions = dict(checkpoint["channel_versions"])
-    values: Mapping[str, Any] = checkpoint.get("channel_values", {})
-    inherits = {name for name in versions if name not in new_versions} if place.checkpoint_id else set()
-    refs: dict[str, Ref] = {}
-    for name in values:
-        if name in inherits and put.parent is not None and put.parent.has(name, versions[name]):
-            continue
-        before = tools.recall.get(place.thread_id, place.namespace, name)
-        encoded = tools.encoder.value(values[name], name, before, stamp)
-        tools.recall.keep(place.thread_id, place.namespace, name, encoded.runs)
-        refs[name] = put.take(encoded)
-    put.inherits = inherits
-    if tools.fencing and metadata.get("source") not in _OWN_LINES and tools.was_head(place):
-        put.head = (place.namespace, place.checkpoint_id)
-    put.roots = Roots(versions, refs)
-    _warn_of_size(tools, put)
-    return put
-
-
-def prepare_writes(
-    tools: Tools, config: Mapping[str, Any], writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-) -> PreparedWrites:
-    """Check and encode the writes of one task."""
-    place = place_of(config)
-    checked = check_writes(writes, task_id, task_path)
-    if place.checkpoint_id is None:
-        raise InvalidRequest("put_writes needs a config with a checkpoint_id: the one that put() returned")
-    prepared = PreparedWrites(place, tools.stamps.get(place.thread_id))
-    for position, (channel, value) in enumerate(checked):
-        ref = prepared.take(tools.encoder.value(value, f"write {channel}"))
-        index = WRITES_IDX_MAP.get(channel, position)
-        links, packed = pack_refs({"": ref})
-        row = WriteRow(
-            place.namespace,
-            place.checkpoint_id,
-            text_id(task_id, "task_id"),
-            index,
-            task_path,
-            channel,
-            links,
-            0,
-            ormsgpack.packb(packed[""]),
-            replaces=index < 0,
-        )
-        prepared.writes.append(row)
-        prepared.refs.append(ref)
-    prepared.made, prepared.noded = [], []  # writes are not encoded again; nothing to recognise
-    return prepared
-
-
-async def put_all(backend: Backend, tools: Tools, prepared: Sequence[PreparedPut | PreparedWrites], now: float) -> None:
+async def put_all(backend: Backend, tools: Tools, prepared: Sequence[Prepared], now: float) -> None:
     """Apply prepared puts and writes in one transaction; durable when this returns."""
+    for one in prepared:
+        _refuse_descendants(tools, one)
     for _ in range(_MOST_TRIES):
         for one in prepared:
             if isinstance(one, PreparedPut):
                 await _read_parent(backend, tools, one)
-            if one.stamp is None and tools.envelope.ring is not None:
-                await _claim_pool(backend, tools, one, one.moment(now))
-        changes = [_change(tools, one, one.moment(now)) for one in prepared]
-        outcomes = await backend.apply(changes)
+        if tools.envelope.ring is not None:
+            await _name_for_pools(backend, tools, prepared, now)
+        changes = _changes(tools, prepared, now)
+        try:
+            outcomes = await backend.apply(changes)
+        except Conflict:
+            _note_refusal(tools, prepared)
+            raise
         if not any(isinstance(outcome, Stale) for outcome in outcomes):
-            for one, outcome in zip(prepared, outcomes, strict=True):
-                _acknowledge(tools, one, outcome.stamp)
+            _acknowledge(tools, prepared, changes, [outcome.stamp for outcome in outcomes])
             return
         for one in prepared:
             await _refresh(backend, tools, one)
@@ -198,19 +56,20 @@ async def put_all(backend: Backend, tools: Tools, prepared: Sequence[PreparedPut
     )
 
 
-def _find_parent(tools: Tools, put: PreparedPut, siblings: Mapping[tuple[str, str, str], PreparedPut]) -> None:
-    """Take the parent's document from memory where it is good: a sibling's, or seen under this stamp."""
-    thread_id, namespace, parent = put.place
-    if parent is None:
-        put.parent_is_known = True
-        return
-    put.sibling = siblings.get((thread_id, namespace, parent))
-    if put.sibling is not None:
-        if put.sibling.parent_is_known:
-            put.parent, put.parent_is_known = put.sibling.settled(), True
-        return
-    put.parent = tools.roots_of(thread_id, namespace, parent, put.stamp)
-    put.parent_is_known = put.parent is not None
+def _refuse_descendants(tools: Tools, one: Prepared) -> None:
+    """Raise Conflict for what builds on a checkpoint that this process was refused."""
+    for checkpoint_id in {one.place.checkpoint_id, one.descent[0]}:
+        if checkpoint_id is not None and tools.coming.get((one.place.thread_id, checkpoint_id)) is REFUSED:
+            raise Conflict(
+                f"thread {one.place.thread_id!r}: the put of checkpoint {checkpoint_id!r} was refused, and so is what "
+                f"builds on it; read the thread again and start a new run"
+            )
+
+
+def _note_refusal(tools: Tools, prepared: Sequence[Prepared]) -> None:
+    for one in prepared:
+        if isinstance(one, PreparedPut):
+            tools.coming.put((one.place.thread_id, one.checkpoint_id), REFUSED, 300)
 
 
 async def _read_parent(backend: Backend, tools: Tools, put: PreparedPut) -> None:
@@ -225,34 +84,104 @@ async def _read_parent(backend: Backend, tools: Tools, put: PreparedPut) -> None
     found = await backend.find(thread_id, namespace, parent, with_writes=False)
     if found is not None:
         put.parent = read_document(found, tools.codec, tools.envelope).roots
-        stamp = (found.pool, found.epoch)
-        if put.stamp is None:
-            put.stamp = stamp
-        tools.see(thread_id, stamp)
+        put.parent_row = witness_of(found.row)
+        _rely_on(tools, put, found)
 
 
-async def _claim_pool(backend: Backend, tools: Tools, one: PreparedPut | PreparedWrites, now: float) -> None:
-    """Make the thread, because what is sealed is bound to its pool."""
-    thread_id, _, continues = one.place
-    begins = isinstance(one, PreparedWrites) or continues is None
-    [outcome] = await backend.apply([Change(thread_id=thread_id, now=now, continues=continues, begins=begins)])
-    one.stamp = outcome.stamp
+def _rely_on(tools: Tools, put: PreparedPut, found: Found) -> None:
+    """What a put takes over from a row is known by that row."""
+    witness, stamp = witness_of(found.row), (found.pool, found.epoch)
+    held = tools.known.learn(put.place.thread_id, stamp, (), witness, beside=put.known)
+    if put.known is None:
+        put.known = held
+    elif put.known is not held and put.known.stamp == stamp:
+        put.known.witnesses = (*put.known.witnesses, witness)
 
 
-def _change(tools: Tools, one: PreparedPut | PreparedWrites, now: float) -> Change:
-    known = tools.known.of(one.stamp)
-    change = Change(thread_id=one.place.thread_id, now=now, stamp=one.stamp, continues=one.place.checkpoint_id)
+async def _name_for_pools(backend: Backend, tools: Tools, prepared: Sequence[Prepared], now: float) -> None:
+    """Name the chunks for the pools that they go to: in an encrypted store names and seals are bound to a pool."""
+    # What is put together may carry each chunk once.
+    held = {digest: chunk for one in prepared for digest, chunk in one.chunks.items()}
+    for one in prepared:
+        if one.known is None:
+            await tools.confirm_keys(backend, restores=True)
+            continues, begins = one.descent
+            change = Change(thread_id=one.place.thread_id, now=one.moment(now), continues=continues, begins=begins)
+            [outcome] = await backend.apply([change])
+            one.known = Known(outcome.stamp)
+        encoder = tools.encoder(one.known)
+        if encoder.digester.key != one.encoder.digester.key:
+            one.encoder = encoder
+            _rename(one, held)
+
+
+def _rename(one: Prepared, held: Chunks) -> None:
+    """Name the chunks of a change by its encoder; `held` has them under the names they have now."""
+    encoder, one.chunks = one.encoder, {}
+    if isinstance(one, PreparedWrites):
+        one.refs = [encoder.renamed(ref, held, one.chunks) for ref in one.refs]
+        one.writes = [pointing(write, ref) for write, ref in zip(one.writes, one.refs, strict=True)]
+    else:
+        assert one.roots is not None
+        refs = {name: encoder.renamed(ref, held, one.chunks) for name, ref in one.roots.refs.items()}
+        one.roots = Roots(one.roots.versions, refs)
+        one._settled = None
+    # The runs have the other pool's names.
+    one.made, one.noded, one.reused = [], [], []
+
+
+def _changes(tools: Tools, prepared: Sequence[Prepared], now: float) -> list[Change]:
+    """The changes of one transaction; the first to a thread proves what all of them rely on."""
+    changes: list[Change] = []
+    proven: set[str] = set()
+    coming: set[tuple[str, str, str | None]] = set()
+    for one in prepared:
+        change = _change(tools, one, one.moment(now))
+        if one.known is not None and one.place.thread_id not in proven:
+            # After the chunks were chosen: what somebody else learns meanwhile is proved more, never less.
+            change.witnesses = one.known.witnesses
+            proven.add(one.place.thread_id)
+        if isinstance(one, PreparedPut):
+            # What is brought over from elsewhere is taken as it is there.
+            if tuple(one.place) not in coming and one.made_at is None:
+                _require_chain(one, change)
+            coming.add((one.place.thread_id, one.place.namespace, one.checkpoint_id))
+        changes.append(change)
+    return changes
+
+
+def _require_chain(put: PreparedPut, change: Change) -> None:
+    """A put whose delta channels are replayed from its parent is nothing without it."""
+    if put.place.checkpoint_id is None:
+        return
+    replayed = sorted(name for name in put.deltas if name not in put.settled().refs)
+    if not replayed:
+        return
+    if put.parent_row is None:
+        raise Conflict(
+            f"thread {put.place.thread_id!r}: the parent checkpoint {put.place.checkpoint_id!r} is not stored (any "
+            f"more), and {', '.join(map(repr, replayed))} would be replayed from it; read the thread again and start a "
+            f"new run"
+        )
+    if put.parent_row not in change.witnesses:
+        change.witnesses = (*change.witnesses, put.parent_row)
+
+
+def _change(tools: Tools, one: Prepared, now: float) -> Change:
+    known = one.known.digests if one.known is not None else ()
+    pool = one.known.stamp[0] if one.known is not None else 0
+    continues, begins = one.descent
+    change = Change(thread_id=one.place.thread_id, now=now, stamp=one.stamp, continues=continues, begins=begins)
     change.lease = tools.leases.get(one.place.thread_id)
-    pool = one.stamp[0] if one.stamp else 0
     change.chunks = [
         _chunk_row(tools, pool, digest, links, content)
         for digest, (links, content) in one.chunks.items()
         if digest not in known
     ]
     if isinstance(one, PreparedWrites):
-        change.writes = [_sealed_write(tools, one.place.thread_id, write) for write in one.writes]
+        writes = [_sealed_write(tools, one.place.thread_id, write) for write in one.writes]
+        change.writes, change.firsts = ((), writes) if one.are_first else (writes, ())
     else:
-        change.begins = one.place.checkpoint_id is None
         change.head = one.head
         change.checkpoints = [_checkpoint_row(tools, one, now)]
     return change
@@ -283,36 +212,55 @@ def _sealed_write(tools: Tools, thread_id: str, write: WriteRow) -> WriteRow:
     return write._replace(form=form, data=data)
 
 
-def _acknowledge(tools: Tools, one: PreparedPut | PreparedWrites, stamp: Stamp) -> None:
+def _acknowledge(
+    tools: Tools,
+    prepared: Sequence[Prepared],
+    changes: Sequence[Change],
+    stamps: Sequence[Stamp],
+) -> None:
     """The commit is in: what it sent is known, what it encoded may be recognised."""
-    tools.see(one.place.thread_id, stamp)
-    tools.known.add(stamp, one.chunks)
-    for run in one.made:
-        run.stored = stamp
-    for run in one.noded:
-        run.node_stored = stamp
-    if isinstance(one, PreparedPut):
-        thread_id, namespace, _ = one.place
-        tools.keep_roots(thread_id, namespace, one.checkpoint_id, stamp, one.settled())
-        if one.head is not None:
-            tools.note_head(Place(thread_id, namespace, one.checkpoint_id), is_head=True)
+    proved: dict[str, list[Witness]] = {}
+    for one, change, stamp in zip(prepared, changes, stamps, strict=True):
+        earlier = proved.setdefault(change.thread_id, [])
+        earlier.extend(change.witnesses)
+        if isinstance(one, PreparedPut):
+            witness = witness_of(change.checkpoints[0])
+            known = tools.known.learn(change.thread_id, stamp, one.chunks, witness, replaces=earlier, beside=one.known)
+            earlier.append(witness)
+            _remember(tools, one, witness, known, stamp)
 
 
-async def _refresh(backend: Backend, tools: Tools, one: PreparedPut | PreparedWrites) -> None:
+def _remember(tools: Tools, put: PreparedPut, witness: Witness, known: Known, stamp: Stamp) -> None:
+    thread_id, namespace, _ = put.place
+    if known.stamp == stamp:
+        for run in put.made:
+            run.stored = known.mark
+        for run in put.noded:
+            run.node_stored = known.mark
+        tools.keep_parent(thread_id, witness, known.mark, put.settled())
+    if tools.fencing:
+        tools.note_read(Place(thread_id, namespace, put.checkpoint_id), by_id=put.is_branching)
+    tools.coming.drop((thread_id, put.checkpoint_id))
+
+
+async def _refresh(backend: Backend, tools: Tools, one: Prepared) -> None:
     """After a refusal: bring every chunk again, learn which are there, and read the parent anew."""
-    thread = await backend.thread(one.place.thread_id)
-    one.stamp = None if thread is None or thread.status == "deleted" else (thread.pool, thread.epoch)
-    tools.see(one.place.thread_id, one.stamp)
+    thread_id = one.place.thread_id
+    tools.known.drop(thread_id)
     for run in one.reused:
         try:
-            tools.encoder.rebuild(run, one.chunks)
+            one.encoder.rebuild(run, one.chunks)
         except Conflict as error:
-            raise Conflict(f"thread {one.place.thread_id!r}: {error}") from None
+            raise Conflict(f"thread {thread_id!r}: {error}") from None
     one.made.extend(one.reused)
     one.reused = []
-    if one.stamp is not None:
-        absent = await backend.missing(one.stamp[0], list(one.chunks))
-        tools.known.add(one.stamp, [digest for digest in one.chunks if digest not in absent])
+    await tools.confirm_keys(backend, restores=False)
+    thread = await backend.thread(thread_id)
+    is_there = thread is not None and thread.status != "deleted"
+    one.known = Known((thread.pool, thread.epoch)) if thread is not None and is_there else None
+    if one.known is not None and tools.encoder(one.known).digester.key == one.encoder.digester.key:
+        absent = await backend.missing(one.known.stamp[0], list(one.chunks))
+        one.known.digests.update(digest for digest in one.chunks if digest not in absent)
     if isinstance(one, PreparedPut) and one.place.checkpoint_id is not None:
         had = one.parent
         one.unsettle()
@@ -331,15 +279,3 @@ def _require_own_values(put: PreparedPut, parent: Roots) -> None:
                 f"thread {put.place.thread_id!r}: the parent checkpoint {put.place.checkpoint_id} was deleted while "
                 f"its child was written, and with it the value of channel {name!r}; put the checkpoint again"
             )
-
-
-def _warn_of_size(tools: Tools, put: PreparedPut) -> None:
-    size = sum([len(content) for _, content in put.chunks.values()])
-    size += sum([run.cost_bytes for run in put.reused])
-    if size > _LARGE_CHECKPOINT_BYTES and put.place.thread_id not in tools.warned:
-        tools.warned.add(put.place.thread_id)
-        log.warning(
-            "thread %r: a checkpoint of about %.0f MB; large states are slow to load, consider keeping files elsewhere",
-            put.place.thread_id,
-            size / 1e6,
-        )

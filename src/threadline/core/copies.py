@@ -34,7 +34,6 @@ async def copy_thread(backend: Backend, tools: Tools, source: str, target: str, 
         change.checkpoints, change.writes = checkpoints, writes
         [outcome] = await backend.apply([change])
         if isinstance(outcome, Applied):
-            tools.see(target, outcome.stamp)
             return
     raise Unavailable(f"thread {source!r} was pruned again and again while it was copied; try again")
 

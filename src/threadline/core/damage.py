@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..printable import printable
+
 __all__ = ["Damage", "MissingChunk", "Report", "Verdict"]
 
 
@@ -27,7 +29,7 @@ class Damage:
     def __str__(self) -> str:
         where = f" in {self.namespace!r}" if self.namespace else ""
         channel = f", channel {self.channel!r}" if self.channel is not None else ""
-        return f"thread {self.thread_id!r}, checkpoint {self.checkpoint_id}{where}{channel}: {self.what}"
+        return printable(f"thread {self.thread_id!r}, checkpoint {self.checkpoint_id}{where}{channel}: {self.what}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ class Report:
         lines += [f"leaked: pool {pool}, whose chunks no living thread can reach" for pool in self.leaked_pools]
         if self.orphaned_chunks:
             lines.append(f"orphaned: {self.orphaned_chunks} chunks, {self.orphaned_bytes} bytes; prune collects them")
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        return "\n".join([*lines, *(f"note: {printable(note)}" for note in self.notes)])
 
 
 @dataclass(slots=True)

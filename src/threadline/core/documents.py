@@ -11,6 +11,7 @@ import logging
 import math
 import re
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import ormsgpack
@@ -20,10 +21,12 @@ from ..chunks.refs import Ref, pack_refs, unpack_refs
 from ..codec.envelope import Envelope
 from ..codec.wire import Codec
 from ..errors import Corrupt, NotAllowed, NotFound, ThreadlineError
+from ..printable import printable
 from ..versions import Version
 
 __all__ = [
     "ABSENT",
+    "DELTA_COUNTERS",
     "Document",
     "Draft",
     "Roots",
@@ -43,11 +46,15 @@ __all__ = [
 ]
 
 log = logging.getLogger("threadline")
+# Where the metadata of a checkpoint counts the steps since a delta channel was last stored whole.
+DELTA_COUNTERS = "counters_since_delta_snapshot"
+_first = itemgetter(0)
 # Marks a key that the checkpoint did not have, where None is a value.
 ABSENT = False
 _STANDARD_KEYS = frozenset(("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"))
 _OWN_COLUMNS = frozenset(("step", "source", "run_id"))
 _LONGEST_INDEXED = 512
+_PLAIN = frozenset((int, float, str, bool, type(None)))
 _SEARCHABLE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -169,17 +176,26 @@ def read_document(found: Found, codec: Codec, envelope: Envelope) -> Document:
     row = found.row
     place = place_of_row(found.thread_id, row, "document")
     try:
-        v, ts, seen, updated, other, channels = codec.decode(envelope.unwrap_row(row.form, row.document, place))
+        v, ts, seen, updated, other, channels = _parts(codec.decode(envelope.unwrap_row(row.form, row.document, place)))
         order = {name: entry[1] for name, entry in channels.items() if len(entry) > 1}
         refs = unpack_refs(row.links, order)
         versions = {name: entry[0] for name, entry in channels.items() if entry[0] is not None}
         return Document(v, ts, Roots(versions, refs), seen, updated, other)
-    except NotFound:
-        raise  # a key that the ring lacks; as a KeyError it would be taken for damage
+    except NotFound as error:  # a key that the ring lacks; as a KeyError it would be taken for damage
+        raise NotFound(f"{name_of(found)}: {error}") from None
     except NotAllowed as error:
         raise NotAllowed(f"{name_of(found)}: {error}") from None
     except (Corrupt, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
         raise Corrupt(f"{name_of(found)}: the document is damaged ({error})") from error
+
+
+def _parts(parts: Any) -> list[Any]:
+    """The parts of a document, by their exact kinds: an instance of a class of the program would run its methods."""
+    is_sound = type(parts) is list and len(parts) == 6 and type(parts[4]) is dict and type(parts[5]) is dict
+    is_sound = is_sound and {list}.issuperset(map(type, parts[5].values()))
+    if not is_sound or not _PLAIN.issuperset(map(type, [parts[0], *map(_first, parts[5].values())])):
+        raise Corrupt("it has not the parts of a document")
+    return parts  # type: ignore[no-any-return]
 
 
 def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, Any]:
@@ -188,7 +204,11 @@ def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, A
     place = place_of_row(found.thread_id, row, "metadata")
     try:
         metadata: dict[str, Any] = codec.decode(envelope.unwrap_row(row.metadata_form, row.metadata, place))
+        if not issubclass(type(metadata), dict):
+            raise Corrupt("it is no dict")
         return metadata
+    except NotFound as error:
+        raise NotFound(f"{name_of(found)}, its metadata: {error}") from None
     except NotAllowed as error:
         raise NotAllowed(f"{name_of(found)}, its metadata: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
@@ -196,8 +216,8 @@ def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, A
 
 
 def log_damage(damage: ThreadlineError) -> None:
-    """Say that a damaged row was left out of a list."""
-    log.error("%s; it is left out of the list", damage)
+    """Say that a row was left out of a list: it is damaged, or the ring lacks its key."""
+    log.error("%s; it is left out of the list", printable(damage))
 
 
 def name_of(found: Found) -> str:

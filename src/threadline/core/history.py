@@ -10,7 +10,7 @@ from typing import Any
 from ..backends.port import Backend, Found, Query
 from ..chunks.read import Pile
 from ..chunks.refs import Ref
-from ..errors import Corrupt, NotAllowed
+from ..errors import Corrupt, NotAllowed, NotFound
 from ..model import DeltaChannelHistory, PendingWrite
 from ..versions import Version
 from .documents import log_damage, read_document, read_metadata
@@ -105,7 +105,7 @@ def _described(tools: Tools, rows: Rows) -> Iterator[tuple[Read, dict[str, Any]]
     for read in rows.reads:
         try:
             yield read, read_metadata(read.found, tools.codec, tools.envelope)
-        except (Corrupt, NotAllowed) as damage:
+        except (Corrupt, NotAllowed, NotFound) as damage:
             log_damage(damage)
 
 

@@ -18,12 +18,12 @@ from ..errors import InvalidRequest, MergeConflict
 from ..ids import id_after
 from ..model import is_engine_channel
 from ..versions import next_version, sort_key
-from .checkpoints import prepare_put, put_all
-from .documents import read_metadata
+from .checkpoints import put_all
+from .documents import DELTA_COUNTERS, read_metadata
 from .pages import learn_keys_of
+from .prepare import prepare_put
 from .reading import Read, read_one, value_of
 from .requests import Place
-from .retention import DELTA_COUNTERS
 from .timeline import config_of
 from .tools import Tools
 

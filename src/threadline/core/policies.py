@@ -14,8 +14,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..backends.port import CheckpointKey
+from ..printable import printable
+from .lineage import History, keep_latest, with_chains
 from .policy import Policy, seconds_of
-from .retention import History, keep_latest, with_chains
 from .subgraphs import made_under, remembered
 from .timeline import config_of, heads_of
 
@@ -46,8 +47,9 @@ class Plan:
         return [config_of(self.thread_id, key) for key in self.removes]
 
     def __str__(self) -> str:
+        total = len(self.removes) + len(self.keeps)
         return (
-            f"{self.thread_id}: {len(self.removes):,} of {len(self.removes) + len(self.keeps):,} checkpoints go, "
+            f"{printable(self.thread_id)}: {len(self.removes):,} of {total:,} checkpoints go, "
             f"about {self.freed_bytes:,} bytes"
         )
 
@@ -96,7 +98,7 @@ def _newest_of_each(
     history: History, newest_first: list[CheckpointKey], pattern: str, count: int
 ) -> set[CheckpointKey]:
     kept: dict[str, CheckpointKey] = {}
-    for key in newest_first:
+    for key in newest_first if count else ():
         period = datetime.fromtimestamp(history[key].created, timezone.utc).strftime(pattern)
         if period not in kept and len(kept) < count:
             kept[period] = key

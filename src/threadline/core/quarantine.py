@@ -17,8 +17,10 @@ import ormsgpack
 from ..backends.port import Backend, CheckpointKey, Found, WriteRow
 from ..errors import Conflict
 from .damage import Damage
+from .evidence import RECORDS
 from .fsck import judge, on_a_cycle
-from .retention import History, collect_pool, history_of, with_chains
+from .lineage import History, with_chains
+from .retention import collect_pool, history_of
 from .soundness import Walk, subject_of, subject_of_write
 from .tools import Tools
 
@@ -61,7 +63,7 @@ def evidence_key(thread_id: str, namespace: str, checkpoint_id: str) -> str:
     """The record of what was set aside from this place: a msgpack list, oldest first, of
     `[thread id, when, [what was wrong, …], checkpoint row or None, write row, …]`, rows as the backend had them."""
     place = ormsgpack.packb([thread_id, namespace, checkpoint_id])
-    return f"quarantine:{hashlib.blake2b(place, digest_size=16).hexdigest()}"
+    return f"{RECORDS}{hashlib.blake2b(place, digest_size=16).hexdigest()}"
 
 
 async def _aside(
@@ -133,12 +135,21 @@ async def _stored(backend: Backend, thread_id: str, key: CheckpointKey) -> _Stor
     return None, [write for write in writes if (write.namespace, write.checkpoint_id) == key]
 
 
+def _held(record: bytes) -> list[object]:
+    """What a record of quarantine holds; all of it, as bytes, where it is no record of ours."""
+    try:
+        held = ormsgpack.unpackb(record)
+    except ValueError:
+        held = None
+    return held if type(held) is list else [record]
+
+
 async def _keep_evidence(backend: Backend, thread_id: str, key: CheckpointKey, evidence: list[object]) -> None:
     """Add to the record of a place; nothing that is there is lost."""
     name = evidence_key(thread_id, *key)
     for _ in range(_TRIES):
         before = await backend.get_meta(name)
-        held = ormsgpack.unpackb(before) if before else []
+        held = _held(before) if before else []
         packed = ormsgpack.packb([*held, [thread_id, *evidence]])
         if await backend.swap_meta(name, before, packed):
             return

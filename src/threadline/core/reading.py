@@ -11,12 +11,13 @@ import ormsgpack
 
 from ..backends.port import Backend, Found, Query, WriteRow
 from ..chunks.lazy import LazyValues
-from ..chunks.read import Pile
+from ..chunks.read import Pile, reached
 from ..chunks.refs import Ref, unpack_refs
 from ..errors import Corrupt, NotAllowed, NotFound
 from ..model import TASKS, CheckpointTuple, PendingWrite
 from ..versions import next_version, sort_key
 from .documents import ABSENT, Document, log_damage, name_of, read_document, read_metadata, write_place
+from .known import witness_of
 from .requests import Place
 from .tools import Tools
 
@@ -53,7 +54,10 @@ async def read_one(backend: Backend, tools: Tools, place: Place) -> Read | None:
             return None
         read = (await _complete(backend, tools, [found], strict=True))[0]
         if not read.pile.damaged:
+            _learn(tools, read)
             return read
+        if await tools.confirm_keys(backend, restores=False):
+            continue
         # Chunks may be gone because the checkpoint was deleted or replaced after its row was read.
         again = await backend.find(place.thread_id, place.namespace, found.row.id)
         if again == found:
@@ -91,14 +95,14 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
     """Documents and references of some rows, then all their chunks, pool by pool."""
     reads: list[Read] = []
     piles: dict[int, tuple[Pile, list[Ref]]] = {}
-    if tools.envelope.ring is not None:
+    if tools.envelope.ring is not None or any([found.row.form or found.row.metadata_form for found in page]):
         await tools.learn_keys(backend, _forms(page))
     for found in page:
         try:
             document = read_document(found, tools.codec, tools.envelope)
             writes = [(write, _write_ref(tools, found, write)) for write in found.writes]
             sends = await _parent_sends(backend, tools, found, document)
-        except (Corrupt, NotAllowed) as damage:
+        except (Corrupt, NotAllowed, NotFound) as damage:
             if strict:
                 raise
             log_damage(damage)
@@ -106,16 +110,23 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
         pile, refs = piles.setdefault(found.pool, (Pile(), []))
         refs.extend(document.roots.refs.values())
         refs.extend(ref for _, ref in (*writes, *sends))
-        stamp = (found.pool, found.epoch)
-        tools.see(found.thread_id, stamp)
-        if strict:
-            tools.keep_roots(found.thread_id, found.row.namespace, found.row.id, stamp, document.roots)
         reads.append(Read(found, document, writes, pile, sends))
     for pool, (pile, refs) in piles.items():
         await tools.reader.gather(pool, refs, partial(tools.fetch, backend, pool), pile)
-        stamp = next((found.pool, found.epoch) for found in page if found.pool == pool)
-        tools.known.add(stamp, [*pile.items, *pile.nodes])
     return reads
+
+
+def _learn(tools: Tools, read: Read) -> None:
+    """What a checkpoint that was read whole is made of is stored, and its row shows it; writes show nothing."""
+    found, pile = read.found, read.pile
+    digests = {*pile.items, *pile.nodes}
+    if read.writes or read.sends:
+        digests -= reached([ref for _, ref in (*read.writes, *read.sends)], pile)
+    witness = witness_of(found.row)
+    stamp = (found.pool, found.epoch)
+    known = tools.known.learn(found.thread_id, stamp, digests, witness)
+    if known.stamp == stamp:
+        tools.keep_parent(found.thread_id, witness, known.mark, read.document.roots)
 
 
 async def _parent_sends(backend: Backend, tools: Tools, found: Found, document: Document) -> list[tuple[WriteRow, Ref]]:
@@ -141,6 +152,8 @@ def _write_ref(tools: Tools, found: Found, write: WriteRow) -> Ref:
             tools.envelope.unwrap_row(write.form, write.data, write_place(found.thread_id, write))
         )
         return unpack_refs(write.links, {"": packed})[""]
+    except NotFound as error:
+        raise NotFound(f"{name_of(found)}, a pending write of channel {write.channel!r}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"{name_of(found)}: a pending write of channel {write.channel!r} is damaged ({error})") from None
 
@@ -190,13 +203,15 @@ def pending_writes(tools: Tools, read: Read) -> list[PendingWrite]:
 
 
 def value_of(tools: Tools, read: Read, ref: Ref, what: str) -> Any:
-    """One value; Corrupt and NotAllowed name thread, checkpoint and channel."""
+    """One value; Corrupt, NotAllowed and NotFound (a key) name thread, checkpoint and channel."""
     try:
         return tools.reader.value(ref, read.pile)
     except Corrupt as error:
         raise Corrupt(f"{name_of(read.found)}, {what}: {error}") from None
     except NotAllowed as error:
         raise NotAllowed(f"{name_of(read.found)}, {what}: {error}") from None
+    except NotFound as error:
+        raise NotFound(f"{name_of(read.found)}, {what}: {error}") from None
 
 
 def _surface_sends(tools: Tools, read: Read, checkpoint: dict[str, Any]) -> None:

@@ -181,7 +181,7 @@ class _Healer:
         except Exception as error:  # a reducer is the caller's own
             return f"its reducer failed ({type(error).__name__})"
         try:
-            return self.tools.encoder.value(value, channel)
+            return self.tools.encoder_of(self.walk.pool).value(value, channel)
         except NotSerializable:
             return "its reducer made a value that has no stored form"
 
@@ -310,6 +310,8 @@ def _decode(tools: Tools, pile: Pile, ref: Ref) -> Any:
         return tools.codec.decode(tools.reader.content(ref, pile))
     except KeyError:
         raise Corrupt("what it would be rebuilt from went missing") from None
+    except (ValueError, TypeError, IndexError, AttributeError, MemoryError, RecursionError) as misfit:
+        raise Corrupt(f"what it would be rebuilt from does not fit together ({misfit})") from None
 
 
 def _still(damage: Damage, why: str) -> Damage:

@@ -7,7 +7,6 @@ that another one's delta channel is replayed from is never let go: for such chan
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,14 +14,24 @@ from ..backends.port import Backend, CheckpointKey, Found, Query
 from ..backends.rules import mark
 from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound, Unavailable
 from ..ids import id_of_now
-from .documents import fits_column, read_document, read_metadata
-from .pages import each_found, thread_rows
+from .documents import DELTA_COUNTERS, fits_column, read_document, read_metadata
+from .lineage import (
+    History,
+    Step,
+    children_first,
+    children_of,
+    keep_latest,
+    needed_since,
+    partly_kept,
+    with_chains,
+)
+from .pages import each_found, learn_keys_of, thread_rows
 from .requests import Place
 from .tools import Tools
 from .words import tags_of
 
 __all__ = [
-    "DELTA_COUNTERS",
+    "Going",
     "History",
     "Step",
     "collect_pool",
@@ -43,53 +52,16 @@ _PAGE = 256
 _BATCH = 500
 # How often a deletion looks again because somebody went on from what was to go.
 _MOST_LOOKS = 16
-DELTA_COUNTERS = "counters_since_delta_snapshot"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What retention needs to know of one checkpoint."""
-
-    key: CheckpointKey
-    parent: CheckpointKey | None
-    run_id: Any
-    # Channels whose value is replayed from ancestors, because this checkpoint does not hold it.
-    replays: frozenset[str]
-    holds: frozenset[str]
-    source: str | None
-    created: float
-    # For a subgraph's checkpoint: the checkpoints of the graphs above, by namespace.
-    parents: Mapping[str, str]
-    # It cannot be read here (damaged, or of types that are not allowed): what it needs is not known.
-    is_unreadable: bool = False
-
-
-History = dict[CheckpointKey, Step]
-
-
-def keep_latest(history: History) -> set[CheckpointKey]:
-    """The newest checkpoint of each namespace, and what their delta channels are replayed from."""
-    newest: dict[str, CheckpointKey] = {}
-    for key in history:
-        if key.namespace not in newest or key.id > newest[key.namespace].id:
-            newest[key.namespace] = key
-    return with_chains(history, newest.values())
-
-
-def with_chains(history: History, kept: Iterable[CheckpointKey]) -> set[CheckpointKey]:
-    """The checkpoints to keep, and the ancestors from which their delta channels are replayed."""
-    needed: set[CheckpointKey] = set()
-    for key in kept:
-        needed.add(key)
-        step = history[key]
-        missing, ancestor, seen = set(step.replays), step.parent, {key}
-        # What cannot be read may need everything before it.
-        while (missing or step.is_unreadable) and ancestor in history and ancestor not in seen:
-            seen.add(ancestor)
-            missing -= history[ancestor].holds
-            ancestor = history[ancestor].parent
-        needed |= seen
-    return needed
+# How many chunks go in one transaction, which keeps writers out of the pool: deleting so many takes about as long as
+# the marking before it. Beyond that, how often a pool is marked while it is collected.
+_CHUNK_BATCH = 5_000
+_MOST_MARKINGS = 8
+_ALL = 1 << 62
+# A pool of so many chunks is marked for every checkpoint that is deleted by itself, another after so many of them.
+_SMALL_POOL = 256
+_FEW_DELETIONS = 64
+# What LangGraph calls the channels that only say what runs next: no delta channel has such a name.
+_PASSING = ("__", "branch:")
 
 
 async def prune(
@@ -103,7 +75,7 @@ async def prune(
     """Delete the checkpoints that `choose` does not keep; returns how many went."""
     await tools.open(backend)
     history = await history_of(backend, tools, thread_id)
-    doomed = sorted(history.keys() - choose(history))
+    doomed = history.keys() - choose(history)
     return await remove(backend, tools, thread_id, doomed, history, spares_marked=spares_marked)
 
 
@@ -116,7 +88,7 @@ async def delete_thread(backend: Backend, tools: Tools, thread_id: str, now: flo
     # What descends from any checkpoint made until now is refused, also from one that never arrived.
     until = max(newest[0].row.id if newest else "", id_of_now())
     await backend.remove_thread(thread_id, until, now)
-    tools.stamps.drop(thread_id)
+    tools.known.drop(thread_id)
     if await _has_mates(backend, thread.pool):
         await collect_pool(backend, thread.pool)
 
@@ -144,72 +116,162 @@ async def delete_runs(backend: Backend, tools: Tools, run_ids: Sequence[str]) ->
 async def _threads_with(backend: Backend, run_ids: tuple[str, ...] | None) -> set[str]:
     """The threads that have checkpoints of some runs, or any checkpoints at all."""
     query = Query(run_ids=run_ids, limit=_PAGE, with_writes=False)
-    return {found.thread_id async for found in each_found(backend, query)}
+    return {found.thread_id async for found in each_found(backend, query, growth=4)}
 
 
 async def delete_checkpoint(backend: Backend, tools: Tools, place: Place) -> None:
-    """Delete one checkpoint; Conflict when the state of another is replayed from it."""
+    """Delete one checkpoint; Conflict when the state of another is replayed from it.
+
+    Reads the checkpoint and those that descend from it as far as its state may reach, not the thread.
+    """
     await tools.open(backend)
     if place.checkpoint_id is None:
         raise InvalidRequest("delete_checkpoint needs a config with a checkpoint_id")
     key = CheckpointKey(place.namespace, place.checkpoint_id)
-    history = await history_of(backend, tools, place.thread_id)
-    if key not in history:
+    found = await backend.find(place.thread_id, *key, with_writes=False)
+    if found is None:
         raise NotFound(f"thread {place.thread_id!r} has no checkpoint {place.checkpoint_id}")
-    if key in with_chains(history, history.keys() - {key}) - (history.keys() - {key}):
+    children = await _children(backend, tools, place.thread_id, [key])
+    if await _is_replayed(backend, tools, found, children):
         raise Conflict(f"checkpoint {key.id} cannot go: later checkpoints replay a delta channel from it")
-    removed = await remove(backend, tools, place.thread_id, [key], history)
-    if not removed and await backend.find(place.thread_id, place.namespace, key.id, with_writes=False) is not None:
+    removed = await backend.remove_checkpoints(place.thread_id, [key], seen=list(children))
+    if removed is None:
         raise Conflict(f"checkpoint {key.id} cannot go: somebody went on from it at this moment")
+    if removed:
+        await _collect_when_due(backend, tools, found.pool)
+
+
+async def _children(
+    backend: Backend, tools: Tools, thread_id: str, keys: Sequence[CheckpointKey]
+) -> dict[CheckpointKey, Step]:
+    rows = await backend.children(thread_id, keys)
+    await learn_keys_of(backend, tools, rows)
+    return history_from(tools, rows)
+
+
+async def _is_replayed(backend: Backend, tools: Tools, found: Found, children: History) -> bool:
+    """Whether a delta channel of any descendant is replayed from a checkpoint, or from what is before it."""
+    await learn_keys_of(backend, tools, [found])
+    passes: frozenset[str] | None = None  # channels whose state may come through it; None: any
+    try:
+        versions = read_document(found, tools.codec, tools.envelope).roots.versions
+        passes = frozenset(name for name in versions if not name.startswith(_PASSING))
+    except (Corrupt, NotAllowed):
+        pass
+    # Of each descendant on the way: the channels that were held since.
+    held: dict[CheckpointKey, frozenset[str]] = {CheckpointKey(found.row.namespace, found.row.id): frozenset()}
+    while children:
+        following: list[CheckpointKey] = []
+        for key, step in children.items():
+            if key in held or step.parent is None:
+                continue
+            if step.wants - held[step.parent]:
+                return True
+            held[key] = held[step.parent] | step.holds
+            if passes is None or passes - held[key]:
+                following.append(key)
+        children = await _children(backend, tools, found.thread_id, following) if following else {}
+    return False
 
 
 async def collect_pool(backend: Backend, pool: int) -> int:
     """Delete the chunks of a pool that nothing refers to; returns how many went.
 
-    First a forecast without any lock; then batches, each of which marks again what was added since.
+    First a forecast without any lock; then batches, each of which marks again what was added since. However many
+    chunks go, there are few batches: what marking reads grows with the pool, and not with its square.
     """
+    removed, _ = await _collect(backend, pool)
+    return removed
+
+
+async def _collect(backend: Backend, pool: int) -> tuple[int, int]:
+    """The same; returns how many chunks went, and how many there were."""
     reachable: set[bytes] = set()
     await mark(await backend.pool_links(pool), reachable, partial(backend.links, pool))
-    candidates: list[bytes] = []
-    after = b""
-    while True:
-        digests = await backend.pool_digests(pool, after, 10_000)
-        candidates.extend(digest for digest in digests if digest not in reachable)
-        if len(digests) < 10_000:
-            break
-        after = digests[-1]
+    digests = await backend.pool_digests(pool, b"", _ALL)
+    candidates = [digest for digest in digests if digest not in reachable]
+    size = max(_CHUNK_BATCH, -(-len(candidates) // _MOST_MARKINGS))
     removed = 0
-    for start in range(0, len(candidates), _BATCH):
-        removed += await backend.collect(pool, candidates[start : start + _BATCH], reachable)
-    return removed
+    for start in range(0, len(candidates), size):
+        removed += await backend.collect(pool, candidates[start : start + size], reachable)
+    return removed, len(digests)
+
+
+async def _collect_when_due(backend: Backend, tools: Tools, pool: int) -> None:
+    """Collect after a single deletion: at once in a small pool, else after a share of what the pool has.
+
+    Which chunks nothing needs is found by marking all of them. Done for each checkpoint that is deleted by itself,
+    that would read the pool again and again.
+    """
+    count, due = tools.uncollected.get(pool) or (0, _FEW_DELETIONS)
+    count += 1
+    if count < due and await backend.has_chunks(pool, _SMALL_POOL):
+        tools.uncollected.put(pool, (count, due), 100)
+        return
+    _, chunks = await _collect(backend, pool)
+    tools.uncollected.put(pool, (0, max(_FEW_DELETIONS, chunks // 16)), 100)
 
 
 async def remove(
     backend: Backend,
     tools: Tools,
     thread_id: str,
-    doomed: Sequence[CheckpointKey],
-    known: Collection[CheckpointKey],
+    doomed: Collection[CheckpointKey],
+    history: History,
     progress: Callable[[int, int], None] | None = None,
     *,
     spares_marked: bool = False,
 ) -> int:
     """Delete checkpoints in batches, then the chunks that nothing needs any more; returns how many went.
 
-    `known` are the checkpoints that were there when it was decided. What came since may be replayed from
-    checkpoints that were to go: those stay. So do, if asked for, those that were tagged since.
+    `history` is what was known when it was decided. What came since may be replayed from checkpoints that were to
+    go: those stay. So do, if asked for, those that were tagged since. Children go before their parents: whatever is
+    there at any moment, however this ends, has all that it is replayed from.
     """
+    going = Going(history, frozenset(doomed))
+    order = [key for key in children_first(history) if key in going.doomed]
     removed = 0
-    for start in range(0, len(doomed), _BATCH):
-        part = doomed[start : start + _BATCH]
-        removed += await remove_batch(backend, tools, thread_id, part, (), known, spares_marked=spares_marked)
+    for start in range(0, len(order), _BATCH):
+        part = order[start : start + _BATCH]
+        removed += await remove_batch(backend, tools, thread_id, part, (), going, spares_marked=spares_marked)
         if progress is not None:
-            progress(min(start + _BATCH, len(doomed)), len(doomed))
+            progress(min(start + _BATCH, len(order)), len(order))
     if removed:
         thread = await backend.thread(thread_id)
         if thread is not None:
             await collect_pool(backend, thread.pool)
     return removed
+
+
+class Going:
+    """Checkpoints on their way out: what is known of their thread, and what came since and needs some of them."""
+
+    def __init__(self, history: History, doomed: frozenset[CheckpointKey] = frozenset()) -> None:
+        self.doomed = doomed
+        self.spared: set[CheckpointKey] = set()
+        self._known = history.keys()
+        self._see(history)
+        # Who goes on from one of these needs what is deleted, though its parent stays.
+        self.guarded = partly_kept(history, doomed)
+
+    def _see(self, history: History) -> None:
+        self._history = history
+        self._children = children_of(history)
+
+    def look_again(self, history: History) -> None:
+        """Take what came since into account."""
+        self._see(history)
+        self.spared |= needed_since(history, self._known)
+
+    def spare(self, keys: Iterable[CheckpointKey]) -> None:
+        """Keep these as well, with all they are replayed from."""
+        new = [key for key in keys if key not in self.spared and key in self._history]
+        if new:
+            self.spared |= with_chains(self._history, new)
+
+    def children(self, keys: Iterable[CheckpointKey]) -> list[CheckpointKey]:
+        """Those that are known to have one of these for their parent."""
+        return [child for key in keys for child in self._children.get(key, ())]
 
 
 async def remove_batch(
@@ -218,33 +280,26 @@ async def remove_batch(
     thread_id: str,
     doomed: Sequence[CheckpointKey],
     emptied: Sequence[CheckpointKey],
-    known: Collection[CheckpointKey],
+    going: Going,
     *,
     spares_marked: bool = False,
 ) -> int:
     """Delete checkpoints, and the writes of others, but for those that what came since needs; how many went.
 
-    The store refuses if somebody went on from one of them after the last look: then it is looked again.
+    The store refuses if somebody went on from one of them since the thread was looked at: then it is looked again.
     """
     for _ in range(_MOST_LOOKS):
-        history = await history_of(backend, tools, thread_id)
-        spared = _needed_since(history, known)
         if spares_marked:
-            spared |= await marked_in(backend, thread_id)
-        keys, settled = ([key for key in part if key not in spared] for part in (doomed, emptied))
-        removed = await backend.remove_checkpoints(thread_id, keys, settled, seen=history.keys())
+            going.spare(await marked_in(backend, thread_id))
+        keys, settled = ([key for key in part if key not in going.spared] for part in (doomed, emptied))
+        seen = going.children([*keys, *settled, *going.guarded])
+        removed = await backend.remove_checkpoints(thread_id, keys, settled, seen=seen, guarded=going.guarded)
         if removed is not None:
             return removed
+        going.look_again(await history_of(backend, tools, thread_id))
     raise Unavailable(
         f"thread {thread_id!r}: others went on from checkpoints that were to be deleted, again and again: try again"
     )
-
-
-def _needed_since(history: History, known: Collection[CheckpointKey]) -> set[CheckpointKey]:
-    """What must stay because of checkpoints that came since: what they descend from, and are replayed from."""
-    newcomers = [step for key, step in history.items() if key not in known]
-    parents = {step.parent for step in newcomers if step.parent is not None}
-    return with_chains(history, [step.key for step in newcomers]) | parents
 
 
 async def marked_in(backend: Backend, thread_id: str) -> set[CheckpointKey]:
@@ -255,7 +310,7 @@ async def marked_in(backend: Backend, thread_id: str) -> set[CheckpointKey]:
 
 async def _has_mates(backend: Backend, pool: int) -> bool:
     """Whether a pool still has chunks; the last thread out took them along."""
-    return bool(await backend.pool_digests(pool, b"", 1))
+    return await backend.has_chunks(pool)
 
 
 async def history_of(backend: Backend, tools: Tools, thread_id: str) -> History:

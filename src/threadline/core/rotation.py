@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
@@ -9,20 +10,23 @@ from ..backends.port import Backend, ChunkRow, Found, Query, ThreadRow
 from ..chunks.read import chunk_place
 from ..errors import InvalidRequest
 from .copies import resealed, resealed_write
+from .evidence import key_numbers_of_evidence, reseal_evidence
 from .tools import Tools
 from .words import rewrap_words, words_form
 
 __all__ = ["keys_in_use", "rotate"]
 
+log = logging.getLogger("threadline")
 _PAGE = 256
 
 
 async def keys_in_use(backend: Backend, tools: Tools) -> set[str]:
-    """The ids of the keys that some stored bytes are sealed under; any other may leave the ring."""
+    """The ids of the keys that some stored bytes, quarantined ones too, are sealed under; others may leave the ring."""
     await tools.open(backend)
     numbers = {form >> 1 for form in await backend.forms()} | {await tools.digest_key_number(backend)}
     async for thread in _threads(backend):
         numbers.add(words_form(thread) >> 1)
+    numbers.update(*(await key_numbers_of_evidence(backend)).values())
     return {key_id for key_id, number in tools.envelope.key_numbers.items() if number in numbers}
 
 
@@ -54,7 +58,26 @@ async def rotate(backend: Backend, tools: Tools, progress: Callable[[int], None]
         done += await _rotate_chunks(backend, tools, pool, current)
         if progress is not None:
             progress(done)
+    done += await _rotate_evidence(backend, tools, current)
     await tools.reseal_digest_key(backend)
+    return done
+
+
+async def _rotate_evidence(backend: Backend, tools: Tools, current: int) -> int:
+    """Seal what was set aside anew, and say what stays under older keys."""
+    done = 0
+    for name, numbers in (await key_numbers_of_evidence(backend)).items():
+        if numbers - {0, current}:
+            done += await reseal_evidence(backend, tools, name)
+    left = [numbers - {0, current} for numbers in (await key_numbers_of_evidence(backend)).values()]
+    count, older = sum(map(bool, left)), set().union(*left)
+    if count:
+        log.warning(
+            "records of quarantine that cannot be opened: %d; they stay as they were found, sealed under %r: keep "
+            "these keys while you want the records",
+            count,
+            sorted(key_id for key_id, number in tools.envelope.key_numbers.items() if number in older),
+        )
     return done
 
 

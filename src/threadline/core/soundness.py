@@ -17,9 +17,11 @@ from typing import Any, NamedTuple, TypeVar
 import ormsgpack
 
 from ..backends.port import Backend, CheckpointRow, Found, WriteRow
+from ..chunks.digest import Digester
 from ..chunks.read import chunk_place
 from ..chunks.refs import Inline, Node, Pieces, Ref, Tree, unpack_node, unpack_refs
 from ..errors import Corrupt, InvalidRequest, NotAllowed, NotFound
+from ..printable import printable
 from .documents import name_of, read_document, read_metadata, write_place
 from .tools import Tools
 
@@ -59,6 +61,10 @@ class Walk:
         self._faulty: set[bytes] = set()
         # Values in pieces, by the digest of their digests: pieces say nothing alone.
         self._wholes: dict[bytes, Troubles] = {}
+
+    @property
+    def _digester(self) -> Digester:
+        return self.tools.digesters.of(self.pool)
 
     def forget_troubles(self) -> None:
         """Read what was found wanting anew when it is next met; it may have been gone for a moment only."""
@@ -121,8 +127,7 @@ class Walk:
         content = self.content_of(stored)
         if isinstance(content, Trouble):
             return content
-        digester = self.tools.reader.digester
-        names = digester.item(content), digester.node(stored[1], content)
+        names = self._digester.item(content), self._digester.node(stored[1], content)
         return None if stored[0] in names else Trouble(stored[0], "was altered")
 
     async def fetch(self, digests: Iterable[bytes]) -> list[Stored]:
@@ -176,7 +181,7 @@ class Walk:
         rows = await self.fetch(digests)
         for stored in rows:
             content = self.content_of(stored)
-            if not isinstance(content, Trouble) and self.tools.reader.digester.item(content) != stored[0]:
+            if not isinstance(content, Trouble) and self._digester.item(content) != stored[0]:
                 content = Trouble(stored[0], "was altered")
             if isinstance(content, Trouble):
                 self.troubled[stored[0]] = (content,)
@@ -202,7 +207,7 @@ class Walk:
         content = self.content_of(stored)
         if isinstance(content, Trouble):
             return content
-        if self.tools.reader.digester.node(stored[1], content) != stored[0]:
+        if self._digester.node(stored[1], content) != stored[0]:
             return Trouble(stored[0], "was altered")
         try:
             return unpack_node(stored[1], content, kind)
@@ -313,4 +318,4 @@ def _joined(several: Iterable[Troubles]) -> Troubles:
 
 
 def _without(prefix: str, error: Exception) -> str:
-    return str(error).removeprefix(prefix).lstrip(":, ")
+    return str(error).removeprefix(printable(prefix)).lstrip(":, ")

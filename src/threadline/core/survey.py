@@ -10,9 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from ..backends.port import Backend, ThreadRow
-from ..errors import Corrupt, InvalidRequest, NotAllowed
-from ..model import ANSWERED, INTERRUPT, WRITES_IDX_MAP
+from ..errors import Corrupt, InvalidRequest, NotAllowed, NotFound
+from ..model import INTERRUPT, WRITES_IDX_MAP, answered_ids
 from ..namespaces import ROOT
+from ..printable import printable
 from .answers import questions
 from .filters import check_filter, matches
 from .reading import Read, complete
@@ -137,8 +138,8 @@ def _listed(tools: Tools, row: ThreadRow) -> ThreadInfo:
     """A thread in a list, which one that cannot be read does not end."""
     try:
         return thread_info(tools, row)
-    except (Corrupt, NotAllowed) as trouble:
-        log.error("%s; it is listed without what was said about it", trouble)
+    except (Corrupt, NotAllowed, NotFound) as trouble:
+        log.error("%s; it is listed without what was said about it", printable(trouble))
         return thread_info(tools, row._replace(tags="[]", metadata=b""))
 
 
@@ -147,8 +148,8 @@ def logged_damage() -> Iterator[None]:
     """One thread that cannot be read does not end a list over many."""
     try:
         yield
-    except (Corrupt, NotAllowed) as trouble:
-        log.error("%s; it is left out of the list", trouble)
+    except (Corrupt, NotAllowed, NotFound) as trouble:
+        log.error("%s; it is left out of the list", printable(trouble))
 
 
 def thread_info(tools: Tools, row: ThreadRow) -> ThreadInfo:
@@ -196,7 +197,7 @@ def waiting_at(tuple_: Any) -> list[Waiting]:
     place = tuple_.config["configurable"]
     writes = tuple_.pending_writes or ()
     finished = {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
-    answered = {value for _, channel, value in writes if channel == ANSWERED}
+    answered = answered_ids(writes)
     return [
         Waiting(
             thread_id=place["thread_id"],

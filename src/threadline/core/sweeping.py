@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..backends.port import Backend, CheckpointKey, ThreadRow
+from ..backends.port import Backend, CheckpointKey, Found, ThreadRow
 from ..backends.rules import ACTIVITY_SECONDS, mark
 from ..errors import Conflict, Corrupt, NotAllowed, NotFound
 from ..model import INTERRUPT, RESUME, WRITES_IDX_MAP
+from ..printable import printable
 from . import leases, retention
+from .lineage import History, Step, children_of
 from .pages import thread_rows
 from .policies import Plan, choose, choose_latest
 from .policy import Policy
-from .retention import History, Step, collect_pool, delete_thread, history_of, remove, remove_batch
+from .retention import Going, collect_pool, delete_thread, history_from, remove, remove_batch
 from .timeline import chunk_weights
 from .tools import Tools
 from .words import living, note_went_on, tags_of, went_on
@@ -46,9 +48,16 @@ class Swept:
 
 async def make_plan(backend: Backend, tools: Tools, thread_id: str, policy: Policy, now: float) -> Plan:
     """What a policy would do to a thread; nothing is changed."""
+    plan, _ = await _planned(backend, tools, thread_id, policy, now)
+    return plan
+
+
+async def _planned(backend: Backend, tools: Tools, thread_id: str, policy: Policy, now: float) -> tuple[Plan, History]:
+    """A plan, and the history it was made of."""
     await tools.open(backend)
     thread = await living(backend, thread_id)
-    history = await history_of(backend, tools, thread_id)
+    rows = await thread_rows(backend, thread_id, tools=tools)
+    history = history_from(tools, rows)
     passed = went_on(thread)
     written, settled = await _written(backend, thread_id, history)
     marked = [tag.key for tag in tags_of(thread)]
@@ -58,14 +67,15 @@ async def make_plan(backend: Backend, tools: Tools, thread_id: str, policy: Poli
     goes_on = sorted(key for key in kept if key in parents)
     # Once its children are gone, nobody can tell that its writes were taken up: they go along.
     empties = sorted(settled & (kept if policy.drop_settled_writes else set(goes_on)))
-    return Plan(
+    plan = Plan(
         thread_id=thread_id,
         keeps=tuple(sorted(kept)),
         removes=tuple(doomed),
         empties=tuple(empties),
         goes_on=tuple(goes_on),
-        freed_bytes=await _freed(backend, thread.pool, thread_id, set(doomed)) if doomed else 0,
+        freed_bytes=await _freed(backend, thread.pool, rows, set(doomed)) if doomed else 0,
     )
+    return plan, history
 
 
 async def prune(
@@ -79,15 +89,15 @@ async def prune(
     progress: Progress | None = None,
 ) -> Plan:
     """Carry a policy out on one thread, in batches; returns what was planned."""
-    plan = await make_plan(backend, tools, thread_id, policy, now)
+    plan, history = await _planned(backend, tools, thread_id, policy, now)
     if not dry_run:
-        known = {*plan.keeps, *plan.removes}
+        emptying = Going(history)
         for start in range(0, len(plan.empties), _BATCH):
             # Whoever went on from one of these since may be replayed from its writes.
-            await remove_batch(backend, tools, thread_id, (), plan.empties[start : start + _BATCH], known)
+            await remove_batch(backend, tools, thread_id, (), plan.empties[start : start + _BATCH], emptying)
         if plan.removes:
             await note_went_on(backend, thread_id, plan.goes_on, set(plan.keeps))
-        await remove(backend, tools, thread_id, plan.removes, known, progress, spares_marked=True)
+        await remove(backend, tools, thread_id, plan.removes, history, progress, spares_marked=True)
         if plan.empties and not plan.removes:
             await collect_pool(backend, (await living(backend, thread_id)).pool)
     return plan
@@ -152,16 +162,21 @@ async def _sweep(
                     plan = await prune(backend, tools, row.thread_id, policy, now, dry_run=dry_run)
                     checkpoints += len(plan.removes)
                     freed += plan.freed_bytes
-            except NotFound:
-                continue  # deleted meanwhile
-            except (Conflict, Corrupt, NotAllowed) as trouble:
-                log.error("thread %r was not swept: %s", row.thread_id, trouble)
+            except (Conflict, Corrupt, NotAllowed, NotFound) as trouble:
+                if isinstance(trouble, NotFound) and await _is_gone(backend, row.thread_id):
+                    continue  # deleted meanwhile
+                log.error("thread %r was not swept: %s", row.thread_id, printable(trouble))
             done += 1
             if progress is not None:
                 progress(done, max(total, done))
         after = page[-1].thread_id
     chunks = 0 if dry_run else await collect_all(backend)
     return Swept(threads=done, expired=tuple(expired), checkpoints=checkpoints, chunks=chunks, freed_bytes=freed)
+
+
+async def _is_gone(backend: Backend, thread_id: str) -> bool:
+    row = await backend.thread(thread_id)
+    return row is None or row.status == "deleted"
 
 
 def _has_expired(row: ThreadRow, ttl_seconds: float | None, now: float) -> bool:
@@ -190,10 +205,9 @@ async def _written(backend: Backend, thread_id: str, history: History) -> tuple[
     for write in await backend.thread_writes(thread_id):
         tasks = written.setdefault(CheckpointKey(write.namespace, write.checkpoint_id), {})
         tasks.setdefault(write.task_id, set()).add(write.channel)
-    children: dict[CheckpointKey, list[Step]] = {}
-    for step in history.values():
-        if step.parent is not None:
-            children.setdefault(step.parent, []).append(step)
+    children: dict[CheckpointKey, list[Step]] = {
+        key: [history[child] for child in found] for key, found in children_of(history).items()
+    }
     settled = {
         key
         for key, tasks in written.items()
@@ -212,9 +226,8 @@ def _asks(tasks: Mapping[str, set[str]]) -> bool:
     return any(INTERRUPT in channels and not channels - WRITES_IDX_MAP.keys() for channels in tasks.values())
 
 
-async def _freed(backend: Backend, pool: int, thread_id: str, doomed: set[CheckpointKey]) -> int:
+async def _freed(backend: Backend, pool: int, rows: Sequence[Found], doomed: set[CheckpointKey]) -> int:
     """The bytes that removing checkpoints would free: their rows, and chunks that nothing else needs."""
-    rows = await thread_rows(backend, thread_id)
     going = [found.row for found in rows if CheckpointKey(found.row.namespace, found.row.id) in doomed]
     staying = {found.row.links for found in rows} - {row.links for row in going}
     others = set(await backend.pool_links(pool)) - {row.links for row in going}

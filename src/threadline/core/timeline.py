@@ -14,7 +14,7 @@ from typing import Any
 
 from ..backends.port import Backend, CheckpointKey, Found
 from ..chunks.digest import split_links
-from ..errors import Corrupt, NotAllowed
+from ..errors import Corrupt, NotAllowed, NotFound
 from .documents import Document, read_document, read_metadata
 from .pages import thread_rows
 from .tools import Tools
@@ -22,7 +22,8 @@ from .words import living, tags_of
 
 __all__ = ["Entry", "Log", "chunk_weights", "config_of", "heads_of", "read_log"]
 
-_PAGE = 10_000
+# Few pages: on a storage without an order of its own each of them reads the names of all chunks.
+_PAGE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +157,7 @@ def _parent(found: Found) -> CheckpointKey | None:
 def _document(tools: Tools, found: Found) -> tuple[Document | None, str | None]:
     try:
         return read_document(found, tools.codec, tools.envelope), None
-    except (Corrupt, NotAllowed) as damage:
+    except (Corrupt, NotAllowed, NotFound) as damage:
         return None, str(damage)
 
 
@@ -174,7 +175,7 @@ def _origins(tools: Tools, found: Found) -> tuple[str, ...]:
         return ()
     try:
         metadata = read_metadata(found, tools.codec, tools.envelope)
-    except (Corrupt, NotAllowed):
+    except (Corrupt, NotAllowed, NotFound):
         return ()
     merged = metadata.get("merged_from")
     named = [metadata.get("forked_from"), *(merged if isinstance(merged, (list, tuple)) else ())]

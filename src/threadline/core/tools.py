@@ -6,61 +6,46 @@ import logging
 import os
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import ormsgpack
 
-from ..backends.port import Backend, Stamp
+from ..backends.port import Backend, Witness
 from ..chunks.cache import BoundedCache
-from ..chunks.digest import Digester
+from ..chunks.digest import Digesters
 from ..chunks.encode import Encoder
 from ..chunks.read import Reader
-from ..chunks.recall import Recall
+from ..chunks.recall import Mark, Recall
 from ..codec.envelope import Envelope
+from ..codec.hashing import blake2b
 from ..codec.seal import Ring
 from ..codec.wire import Codec
 from ..errors import InvalidRequest
 from .documents import Roots
+from .known import Known, KnownThreads
 from .policy import Policy
 from .requests import Place
 
-__all__ = ["KnownChunks", "Tools"]
+__all__ = ["Descent", "Parent", "REFUSED", "Tools"]
 
 log = logging.getLogger("threadline")
 _META_KEYS = "keys"
-_BYTES_PER_DIGEST = 100
+_BYTES_PER_BRANCHING = 200
+_LEAST_BRANCHING_BYTES = 1024 * 1024
+_ENCRYPTED = "this store is encrypted: open it with encryption=KeyRing(…)"
+
+# The checkpoint that a put descends from, and whether it may begin a thread that is deleted.
+Descent = tuple[str | None, bool]
+# Stands for the descent of a put that was refused; told by identity.
+REFUSED: Descent = ("refused", False)
 
 
-class KnownChunks:
-    """The chunks this process knows to be stored, by pool and epoch, within a bound in bytes.
+class Parent(NamedTuple):
+    """A checkpoint as the put that follows it needs it."""
 
-    Known means acknowledged or read. A later epoch forgets the pool's chunks: some were deleted.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._pools: BoundedCache[int, tuple[int, set[bytes]]] = BoundedCache(limit_bytes)
-
-    def of(self, stamp: Stamp | None) -> set[bytes]:
-        """The chunks known under a stamp; empty when it has passed."""
-        if stamp is None:
-            return set()
-        known = self._pools.get(stamp[0])
-        return known[1] if known is not None and known[0] == stamp[1] else set()
-
-    def add(self, stamp: Stamp, digests: Iterable[bytes]) -> None:
-        pool, epoch = stamp
-        known = self._pools.get(pool)
-        if known is None or known[0] < epoch:
-            known = (epoch, set())
-        elif known[0] > epoch:
-            return
-        before = len(known[1])
-        known[1].update(digests)
-        if len(known[1]) > before or not before:
-            self._pools.put(pool, known, _BYTES_PER_DIGEST * len(known[1]) + 200)
-
-    def clear(self) -> None:
-        self._pools.clear()
+    witness: Witness
+    mark: Mark
+    roots: Roots
 
 
 class Tools:
@@ -85,50 +70,60 @@ class Tools:
         self.envelope = Envelope(compression=compression, ring=ring)
         # Under encryption nothing of the metadata is readable unless its key was named.
         self.indexed = tuple(index_metadata) if ring is not None else None
+        self.digesters = Digesters()
         # A store in this process's memory needs no second copy of its bytes.
         shares = is_in_memory and ring is None
-        self.encoder = Encoder(codec, Digester(), trust_identity=trust_identity, shares_contents=shares)
+        self._encoder = Encoder(codec, self.digesters.of(0), trust_identity=trust_identity, shares_contents=shares)
         self.reader = Reader(
             codec,
-            Digester(),
+            self.digesters,
             self.envelope,
             cache_bytes=0 if is_in_memory else cache_bytes,
             decoded_bytes=cache_bytes,
             share_decoded=share_decoded,
         )
         self.recall = Recall(cache_bytes)
-        self.known = KnownChunks(cache_bytes // 2)
-        # thread id -> pool and epoch as last seen; (thread, namespace) -> the checkpoint last put or got, its roots.
-        self.stamps: BoundedCache[str, Stamp] = BoundedCache(cache_bytes // 16)
-        self._roots: BoundedCache[tuple[str, str], tuple[str, Stamp, Roots]] = BoundedCache(cache_bytes // 4)
+        self._remember_within(cache_bytes)
         self.fencing = fencing
         # What a sweep keeps where it is told nothing else, and after how long an idle thread expires.
-        self.retention = retention
-        self.ttl_seconds = ttl_seconds
-        # Which checkpoints were read as the newest of their namespace, for the puts that build on them.
-        self._heads: BoundedCache[Place, bool] = BoundedCache(cache_bytes // 16)
+        self.retention, self.ttl_seconds = retention, ttl_seconds
         # The tokens of the leases that this saver holds, by thread: its puts are made under them.
         self.leases: dict[str, bytes] = {}
         self.is_open = False
+        # The record of the store's keys as it was last seen.
+        self._keys_record: bytes | None = None
         self.warned: set[str] = set()
         # This and its clones: what is forgotten is forgotten by all of them.
         self._family: weakref.WeakSet[Tools] = weakref.WeakSet([self])
+
+    def _remember_within(self, cache_bytes: int) -> None:
+        """Begin to remember what is known of threads, in caches that share a bound."""
+        self.known = KnownThreads(cache_bytes // 2)
+        # (thread, namespace) -> the checkpoint last put or got.
+        self._parents: BoundedCache[tuple[str, str], Parent] = BoundedCache(cache_bytes // 4)
+        # Checkpoints whose puts are under way, with what these descend from, or were refused.
+        self.coming: BoundedCache[tuple[str, str], Descent] = BoundedCache(cache_bytes // 16)
+        # Which checkpoints a run may branch from although they are not the newest: it read them by their ids, or
+        # put them on such a branch. All others are fenced, so that what is forgotten is refused and not let through.
+        self._branching: BoundedCache[int, bool] = BoundedCache(max(cache_bytes // 8, _LEAST_BRANCHING_BYTES))
+        # pool -> how many checkpoints were deleted one by one since it was collected, and how many are a reason to.
+        self.uncollected: BoundedCache[int, tuple[int, int]] = BoundedCache(cache_bytes // 64)
 
     def with_codec(self, codec: Codec) -> Tools:
         """The same store seen through another codec; what was decoded or recognised is not shared."""
         clone: Tools = object.__new__(Tools)
         clone.__dict__.update(self.__dict__)
         clone.codec = codec
-        prover, reader = self.encoder.prover, self.reader
-        clone.encoder = Encoder(
+        prover, reader = self._encoder.prover, self.reader
+        clone._encoder = Encoder(
             codec,
-            self.encoder.digester,
+            self._encoder.digester,
             trust_identity=prover.trust_identity,
             shares_contents=prover.shares_contents,
         )
         clone.reader = Reader(
             codec,
-            reader.digester,
+            self.digesters,
             self.envelope,
             cache_bytes=reader.contents.limit_bytes + reader.nodes.limit_bytes,
             decoded_bytes=reader.decoded.limit_bytes,
@@ -147,61 +142,93 @@ class Tools:
         stored = await backend.get_meta(_META_KEYS)
         if ring is None:
             if stored is not None:
-                raise InvalidRequest("this store is encrypted: open it with encryption=KeyRing(…)")
+                raise InvalidRequest(_ENCRYPTED)
         else:
             if stored is None:
                 stored = await self._encrypt_new_store(backend, ring)
             await self._use_keys(backend, ring, stored)
         self.is_open = True
 
-    async def learn_keys(self, backend: Backend, forms: Iterable[int]) -> None:
-        """Look up keys that another process began to use since this one opened the store."""
+    async def confirm_keys(self, backend: Backend, *, restores: bool) -> bool:
+        """Whether the store's keys are others than those in use, which are then replaced.
+
+        A store that lost everything may have been begun anew, with another secret, by somebody else; what is named by
+        the old one could be read by nobody. Where it has no keys yet and `restores`, it gets those in use.
+        """
         ring = self.envelope.ring
-        if ring is None or max(forms, default=0) >> 1 <= len(self.envelope.key_numbers):
+        stored = await backend.get_meta(_META_KEYS) if ring is not None else None
+        if ring is None or stored == self._keys_record:
+            return False
+        if stored is None:
+            if not restores or self._keys_record is None:
+                return False
+            await backend.swap_meta(_META_KEYS, None, self._keys_record)
+            stored = await backend.get_meta(_META_KEYS) or self._keys_record
+        before = self.digesters.secret
+        await self._use_keys(backend, ring, stored)
+        if self.digesters.secret == before:
+            return False
+        self.forget()
+        return True
+
+    async def learn_keys(self, backend: Backend, forms: Iterable[int]) -> None:
+        """Look up keys that another process began to use since this one opened the store, be it the first of all."""
+        ring = self.envelope.ring
+        # A damaged row may hold anything for its form.
+        if max([form for form in forms if type(form) is int], default=0) >> 1 <= len(self.envelope.key_numbers):
             return
         stored = await backend.get_meta(_META_KEYS)
         if stored is not None:
+            if ring is None:
+                raise InvalidRequest(_ENCRYPTED)
             await self._use_keys(backend, ring, stored)
 
     async def fetch(self, backend: Backend, pool: int, digests: list[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         """Chunks as stored, after learning of any key they need."""
         found = await backend.chunks(pool, digests)
-        if self.envelope.ring is not None:
-            await self.learn_keys(backend, [form for _, _, form, _ in found])
+        forms = [form for _, _, form, _ in found]
+        if self.envelope.ring is not None or forms.count(0) != len(forms):
+            await self.learn_keys(backend, forms)
         return found
 
     def forget(self) -> None:
         """Drop everything remembered, also by clones; the store is asked again."""
         self.known.clear()
-        self.stamps.clear()
-        self._roots.clear()
+        self._parents.clear()
         for one in list(self._family):
             one.recall.clear()
             one.reader.clear()
 
-    def see(self, thread_id: str, stamp: Stamp | None) -> None:
-        """Note the pool and epoch a thread has now; None for one that is not there."""
-        if stamp is None:
-            self.stamps.drop(thread_id)
-        elif self.stamps.get(thread_id) != stamp:
-            self.stamps.put(thread_id, stamp, 200 + len(thread_id))
+    def encoder(self, known: Known | None) -> Encoder:
+        """What encodes values for a thread; while its pool is not known, under names of no pool."""
+        if self.envelope.ring is None:
+            return self._encoder
+        return self.encoder_of(known.stamp[0] if known is not None else 0)
 
-    def keep_roots(self, thread_id: str, namespace: str, checkpoint_id: str, stamp: Stamp, roots: Roots) -> None:
+    def encoder_of(self, pool: int) -> Encoder:
+        """What encodes values for a pool."""
+        return self._encoder.named_by(self.digesters.of(pool))
+
+    def keep_parent(self, thread_id: str, witness: Witness, mark: Mark, roots: Roots) -> None:
         """Remember where a checkpoint's values are, for the put that follows it."""
-        self._roots.put((thread_id, namespace), (checkpoint_id, stamp, roots), 1000 + 200 * len(roots.versions))
+        cost = 1000 + 200 * len(roots.versions)
+        self._parents.put((thread_id, witness.namespace), Parent(witness, mark, roots), cost)
 
-    def roots_of(self, thread_id: str, namespace: str, checkpoint_id: str, stamp: Stamp | None) -> Roots | None:
-        """Where a checkpoint's values are, if that is remembered and still good."""
-        held = self._roots.get((thread_id, namespace))
-        return held[2] if held is not None and held[0] == checkpoint_id and held[1] == stamp else None
+    def parent(self, thread_id: str, namespace: str, checkpoint_id: str, mark: Mark | None) -> Parent | None:
+        """A checkpoint that is remembered, if what is known of its thread is what was known then."""
+        held = self._parents.get((thread_id, namespace))
+        return held if held is not None and held.witness.id == checkpoint_id and held.mark == mark else None
 
-    def note_head(self, place: Place, *, is_head: bool) -> None:
-        """Remember how a checkpoint was read: as the newest, or by its id."""
-        self._heads.put(place, is_head, 400)
+    def note_read(self, place: Place, *, by_id: bool) -> None:
+        """Remember how a run came to a checkpoint: by its id, or as the newest."""
+        if by_id:
+            self._branching.put(_short(place), True, _BYTES_PER_BRANCHING)
+        else:
+            self._branching.drop(_short(place))
 
-    def was_head(self, place: Place) -> bool:
-        """Whether a put that builds on this place expects it to be the newest still."""
-        return self._heads.get(place) or False
+    def may_branch(self, place: Place) -> bool:
+        """Whether a put that builds on this place need not find it the newest still."""
+        return self._branching.get(_short(place)) or False
 
     async def _encrypt_new_store(self, backend: Backend, ring: Ring) -> bytes:
         # Of the whole store, also where only a part of its threads is seen.
@@ -222,8 +249,10 @@ class Tools:
             await backend.swap_meta(_META_KEYS, stored, ormsgpack.packb([[*ids, ring.current], number, sealed]))
             return await self._use_keys(backend, ring, (await backend.get_meta(_META_KEYS)) or stored)
         self.envelope.key_numbers = {key_id: position + 1 for position, key_id in enumerate(ids)}
-        digester = Digester(ring.open(ids[number - 1], sealed, b"digest key"))
-        self.encoder.digester = self.reader.digester = digester
+        self._keys_record = stored
+        secret = ring.open(ids[number - 1], sealed, b"digest key")
+        if secret != self.digesters.secret:
+            self.digesters.secret = secret
         return None
 
     async def reseal_digest_key(self, backend: Backend) -> None:
@@ -233,10 +262,16 @@ class Tools:
         assert ring is not None
         assert stored is not None
         ids, _, _ = ormsgpack.unpackb(stored)
-        sealed = ring.seal(self.encoder.digester.key, b"digest key")
+        sealed = ring.seal(self.digesters.secret, b"digest key")
         await backend.swap_meta(_META_KEYS, stored, ormsgpack.packb([ids, ids.index(ring.current) + 1, sealed]))
 
     async def digest_key_number(self, backend: Backend) -> int:
         stored = await backend.get_meta(_META_KEYS)
         number: Any = ormsgpack.unpackb(stored)[1] if stored else 0
         return int(number)
+
+
+def _short(place: Place) -> int:
+    """A place as a number, of which many can be remembered."""
+    named = repr(tuple(place)).encode(errors="surrogatepass")
+    return int.from_bytes(blake2b(named, digest_size=8).digest(), "big")

@@ -69,9 +69,12 @@ def went_on(row: ThreadRow) -> set[CheckpointKey]:
 
 def _marks(row: ThreadRow) -> list[Tag]:
     try:
-        return [Tag(name, CheckpointKey(namespace, key)) for name, namespace, key in json.loads(row.tags or "[]")]
-    except (ValueError, TypeError):
-        raise Corrupt(f"the tags of thread {row.thread_id!r} are damaged") from None
+        marks = [(name, namespace, key) for name, namespace, key in json.loads(row.tags or "[]")]
+    except (ValueError, TypeError, RecursionError):
+        marks = [(None, None, None)]
+    if not {str}.issuperset(type(part) for mark in marks for part in mark):
+        raise Corrupt(f"the tags of thread {row.thread_id!r} are damaged")
+    return [Tag(name, CheckpointKey(namespace, key)) for name, namespace, key in marks]
 
 
 def metadata_of(tools: Tools, row: ThreadRow) -> dict[str, Any]:
@@ -79,13 +82,27 @@ def metadata_of(tools: Tools, row: ThreadRow) -> dict[str, Any]:
     if not row.metadata:
         return {}
     try:
-        form, stored = ormsgpack.unpackb(row.metadata)
-        found: dict[str, Any] = tools.codec.decode(tools.envelope.unwrap_row(form, stored, _place(row.thread_id)))
+        found = tools.codec.decode(_unwrapped(tools, row.metadata, row.thread_id))
+        if type(found) is not dict:
+            raise Corrupt("it is no dict")
         return found
+    except NotFound as error:
+        raise NotFound(f"the metadata of thread {row.thread_id!r}: {error}") from None
     except NotAllowed as error:
         raise NotAllowed(f"the metadata of thread {row.thread_id!r}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"the metadata of thread {row.thread_id!r} is damaged ({error})") from None
+
+
+def _unwrapped(tools: Tools, packed: bytes, thread_id: str) -> bytes:
+    """The encoded metadata of a thread."""
+    try:
+        form, stored = ormsgpack.unpackb(packed)
+        if type(form) is not int or type(stored) is not bytes:
+            raise TypeError("it is not stored as a form and bytes")
+    except (ValueError, TypeError) as error:
+        raise Corrupt(f"the metadata of thread {thread_id!r} is damaged ({error})") from None
+    return tools.envelope.unwrap_row(form, stored, _place(thread_id))
 
 
 def words_form(row: ThreadRow) -> int:
@@ -103,8 +120,7 @@ async def rewrap_words(backend: Backend, tools: Tools, thread_id: str) -> int:
     def anew(row: ThreadRow) -> ThreadRow:
         if not row.metadata:
             return row
-        form, stored = ormsgpack.unpackb(row.metadata)
-        content = tools.envelope.unwrap_row(form, stored, _place(thread_id))
+        content = _unwrapped(tools, row.metadata, thread_id)
         return row._replace(metadata=ormsgpack.packb(list(tools.envelope.wrap_row(content, _place(thread_id)))))
 
     await _change(backend, thread_id, anew)

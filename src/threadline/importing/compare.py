@@ -170,5 +170,5 @@ def _mapping(checkpoint: dict[str, Any], name: str) -> dict[str, Any]:
 def _json(stored: bytes, what: str) -> Any:
     try:
         return json.loads(stored)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Corrupt(f"its {what} is no JSON ({error})") from None

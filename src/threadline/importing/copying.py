@@ -20,7 +20,8 @@ from typing import Any
 from ..backends.engine import Engine
 from ..backends.port import Backend, CheckpointKey, Query
 from ..connecting import check_driver, make_engine, make_tools, parse_url, split_options
-from ..core.checkpoints import PreparedPut, PreparedWrites, prepare_put, prepare_writes, put_all
+from ..core.checkpoints import put_all
+from ..core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
 from ..core.reading import Read, read_one
 from ..core.requests import Place
 from ..core.tools import Tools

@@ -6,7 +6,7 @@ What each of LangGraph's extension types becomes:
     dataclass, NamedTuple our object form: `module:Class` and the fields
     message, Document     our object form, where the fields are just those that LangChain gives the class
     array, delta snapshot our object form: both store the same parts
-    anything else         kept as it is; our codec reads LangGraph's extension types where it meets them
+    anything else         kept as it is, marked as LangGraph's (`KEPT`): our codec reads its extension types there
 
 So that what is read later is what codec/legacy.py would give for the original bytes, and where the object
 form was taken, a graph that goes on with the thread packs the same bytes again and shares the chunks.
@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import ormsgpack
 
+from ..codec.depth import check_extension
 from ..codec.known import LANGCHAIN_MESSAGES
 from ..codec.legacy import (
     DELTA_SNAPSHOT,
@@ -30,11 +31,13 @@ from ..codec.legacy import (
     PYDANTIC_V2,
     build_standard,
     is_standard,
+    json_text,
     unpack_legacy,
 )
+from ..codec.lowering import OBJECT, TEXT
 from ..codec.plans import name_header
 from ..codec.rare import RARE
-from ..codec.wire import FOREIGN, GROUP, OBJECT, Codec
+from ..codec.wire import FOREIGN, GROUP, KEPT, Codec
 from ..errors import Corrupt, InvalidRequest, NotAllowed, ThreadlineError
 
 __all__ = ["Cipher", "Foreign", "TransferCodec", "check_tag"]
@@ -72,6 +75,12 @@ class Foreign:
     code: int
     data: bytes
 
+    def packed(self) -> ormsgpack.Ext:
+        """As it is stored: an object in our form, everything of LangGraph's marked as kept by an import."""
+        if self.code == OBJECT:
+            return ormsgpack.Ext(OBJECT, self.data)
+        return ormsgpack.Ext(KEPT, bytes((self.code,)) + self.data)
+
 
 class TransferCodec(Codec):
     """Our codec for values on their way from LangGraph's tables: objects of classes are `Foreign`."""
@@ -99,8 +108,9 @@ class TransferCodec(Codec):
         if tag == "bytearray":
             return bytearray(content)
         if tag == "json":
-            return _kept_objects(json.loads(content))
-        return unpack_legacy(content, self._unpack_extension)
+            return _kept_objects(json.loads(json_text(content)))
+        self.refresh()
+        return unpack_legacy(content, self._checked)
 
     def _forget(self) -> None:
         super()._forget()
@@ -109,14 +119,27 @@ class TransferCodec(Codec):
         self._seen_bytes = 0
         self._builders[GROUP] = self._kept_group
         self._builders.update({row.name.encode(): row.build for row in RARE})
-        self._plans[Foreign] = lambda value: (None, ormsgpack.Ext(value.code, value.data))
+        self._plans[Foreign] = lambda value: (None, value.packed())
+
+    def _unpack_checked(self, code: int, data: bytes) -> Any:
+        check_extension(code, data)
+        return self._unpack_extension(code, data)
 
     def _unpack_extension(self, code: int, data: bytes) -> Any:
-        if code <= DELTA_SNAPSHOT:
+        if 0 <= code <= DELTA_SNAPSHOT:
             return self._seen.get((code, data)) or self._remembered(code, data)
-        if code == OBJECT and data[1 : data[0] + 1] in self._builders:
+        if code == OBJECT:
+            is_known = data[1 : data[0] + 1] in self._builders
+            return super()._unpack_extension(code, data) if is_known else Foreign(code, data)
+        if code in (TEXT, KEPT, FOREIGN):
             return super()._unpack_extension(code, data)
+        raise Corrupt(f"unknown extension type {code}")
+
+    def _load_kept(self, code: int, data: bytes) -> Any:
         return Foreign(code, data)
+
+    def _load_foreign(self, data: bytes) -> Any:
+        return Foreign(FOREIGN, data)
 
     def _remembered(self, code: int, data: bytes) -> Any:
         made = self._transcoded(code, data)

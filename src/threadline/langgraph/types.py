@@ -6,6 +6,7 @@ the adapter; data classes among them need no more than that.
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import langchain_core.documents.base
@@ -14,6 +15,8 @@ from langgraph.checkpoint.serde import types as _serde_types  # noqa: F401
 from langgraph.store.base import Item
 
 from ..codec.rules import register
+from ..codec.states import of_length, text_dict
+from ..errors import Corrupt
 
 __all__ = ["register_langgraph_types"]
 
@@ -36,7 +39,9 @@ def _send_state(send: Any) -> list[Any]:
 def _send(state: Any) -> Any:
     from langgraph.types import Send
 
-    node, arg, *timeout = state
+    node, arg, *timeout = of_length(state, 2, 3)
+    if timeout and type(timeout[0]) not in (int, float, dt.timedelta, type(Send("", None, timeout=1).timeout)):
+        raise Corrupt("a stored Send has a timeout that is none")
     return Send(node, arg, timeout=timeout[0]) if timeout else Send(node, arg)
 
 
@@ -45,4 +50,8 @@ def _item_state(item: Any) -> dict[str, Any]:
 
 
 def _item(state: Any) -> Item:
-    return Item(**state)
+    fields = text_dict(state)
+    times = {type(fields.get("created_at")), type(fields.get("updated_at"))}
+    if type(fields.get("namespace")) not in (tuple, list) or not times <= {str, dt.datetime}:
+        raise Corrupt("a stored Item has other fields than are written")
+    return Item(**fields)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...drive import Clock
-from ...errors import Conflict, InvalidRequest, NotFound, Unavailable
+from ...errors import InvalidRequest, NotFound, Unavailable
 from ..port import (
     Applied,
     Change,
@@ -23,7 +23,15 @@ from ..port import (
     ThreadRow,
     WriteRow,
 )
-from ..rules import mark, own_words, refuse_if_closed, refuse_if_head_moved, refuse_if_lease_lost
+from ..rules import (
+    mark,
+    no_parent_row,
+    own_words,
+    refuse_if_closed,
+    refuse_if_head_moved,
+    refuse_if_lease_lost,
+    refuse_if_not_first,
+)
 from .directory import Directory
 from .layout import (
     POOL_KEYS,
@@ -32,6 +40,7 @@ from .layout import (
     decoded,
     encoded,
     escaped,
+    head_of,
     optional,
     pack_checkpoint,
     pack_chunk,
@@ -114,7 +123,7 @@ class RedisBackend(RedisSurvey):
                 answer = await self._send(changes, places, doubts)
             except Doubted:
                 # Teach the script to whoever answers there now, by a call that changes nothing.
-                await self.link.call(APPLY, self.keys.pool(places[changes[0].thread_id].pool), [0, 0])
+                await self.link.call(APPLY, self.keys.pool(places[changes[0].thread_id].pool), [0, 0, 0])
                 continue
             kind = answer[0]
             if kind == b"ok":
@@ -124,6 +133,9 @@ class RedisBackend(RedisSurvey):
             change = changes[int(answer[1]) - 1]
             if kind == b"busy":
                 await self._wait_for_collector(change, deadline)
+            elif kind == b"unformatted":
+                await self.directory.open_again()
+                places.pop(change.thread_id)
             elif kind == b"again":
                 moved = await self._moved(change, places.pop(change.thread_id), answer[2] if len(answer) > 2 else None)
                 if moved is not None:
@@ -191,7 +203,11 @@ class RedisBackend(RedisSurvey):
                 "a cluster cannot change several threads in one piece unless they share a pool: put them one by one"
             )
         keys = [key for pool in pools for key in self.keys.pool(pool)]
-        args: list[Any] = [self._ttl_ms, len(changes)]
+        # A thread begins only where the store has its format. On a cluster that record is in another slot: there it is
+        # asked for when the thread gets its number.
+        begins = not self.link.is_cluster and any(places[change.thread_id].ticket for change in changes)
+        keys += [self.keys.meta] if begins else []
+        args: list[Any] = [self._ttl_ms, len(changes), len(keys) if begins else 0]
         for change in changes:
             place = places[change.thread_id]
             args += _arguments(change, place, pools.index(place.pool) + 1)
@@ -223,7 +239,9 @@ class RedisBackend(RedisSurvey):
             refuse_if_lease_lost(change, None)
         elif kind == b"head":
             refuse_if_head_moved(change, decoded(rest[0][1:]) if rest[0] else None)
-        raise Conflict(f"the thread {change.thread_id!r} was deleted while this run was going on")
+        elif kind == b"first":
+            refuse_if_not_first(change.firsts[int(rest[0])], b"")
+        raise no_parent_row(change)
 
     # -- deletion
 
@@ -238,15 +256,19 @@ class RedisBackend(RedisSurvey):
         await self.directory.unlist(thread_id, entry, is_empty=int(living) <= 0)
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, seen: CheckpointKeys | None = None
+        self,
+        thread_id: str,
+        keys: CheckpointKeys,
+        settled: CheckpointKeys = (),
+        *,
+        seen: CheckpointKeys | None = None,
+        guarded: CheckpointKeys = (),
     ) -> int | None:
-        both = (*keys, *settled)
-        names = {key.namespace for key in both} if seen is not None else set()
-        there = [place_of(*key) for key in seen or () if key.namespace in names]
-        looks = [len(names), *map(escaped, names), len(there), *there]
-        places = [place_of(*key) for key in both]
-        tasks = [escaped(key.namespace) + escaped(key.id) for key in both]
-        args = [*looks, len(both), len(keys), *places, *tasks]
+        looked = [head_of(*key) for key in (*keys, *settled, *guarded)] if seen is not None else []
+        there = [place_of(*key) for key in seen or ()]
+        places = [place_of(*key) for key in keys]
+        emptied = [head_of(*key) for key in (*keys, *settled)]
+        args = [len(looked), *looked, len(there), *there, len(places), *places, *emptied]
         _, removed = await self._on_thread(REMOVE_CHECKPOINTS, thread_id, *args)
         return None if removed == -1 else int(removed or 0)
 
@@ -308,9 +330,19 @@ class RedisBackend(RedisSurvey):
         record: bytes | None = await self.link.command("HGET", self.keys.meta, optional(key))
         return record
 
+    async def meta_keys(self, prefix: str) -> list[str]:
+        head = optional(prefix)
+        fields: list[bytes] = await self.link.command("HKEYS", self.keys.meta)
+        return sorted(field[1:].decode() for field in fields if field.startswith(head))
+
     async def swap_meta(self, key: str, before: bytes | None, after: bytes | None) -> bool:
         was, becomes = (b"=" + record if record is not None else b"" for record in (before, after))
-        return bool(await self.link.call(SWAP_FIELD, [self.keys.meta], [optional(key), was, becomes]))
+        swapped = -1
+        while swapped < 0:
+            swapped = int(await self.link.call(SWAP_FIELD, [self.keys.meta], [optional(key), was, becomes]))
+            if swapped < 0:
+                await self.directory.open_again()
+        return swapped == 1
 
     # -- new bytes for the same things
 
@@ -359,6 +391,8 @@ def _arguments(change: Change, place: Place, number: int) -> list[Any]:
         len(change.chunks),
         len(change.checkpoints),
         len(change.writes),
+        len(change.witnesses),
+        len(change.firsts),
     ]
     for chunk in change.chunks:
         args += [chunk.digest, pack_chunk(chunk.links, chunk.form, chunk.data)]
@@ -366,6 +400,10 @@ def _arguments(change: Change, place: Place, number: int) -> list[Any]:
         args += [place_of(row.namespace, row.id), pack_checkpoint(row)]
     for write in change.writes:
         args += [write_place_of(write), int(write.replaces), pack_write(write)]
+    for witness in change.witnesses:
+        args += [place_of(witness.namespace, witness.id), repr(witness.created)]
+    for write in change.firsts:
+        args += [write_place_of(write), pack_write(write)]
     return args
 
 

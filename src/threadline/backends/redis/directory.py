@@ -10,17 +10,21 @@ one living row of a thread, and the directory leads to it.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from ...errors import Unavailable
 from .layout import Entry, Keys, decoded, encoded, index_member, index_parts
 from .link import Link
-from .writing import LEAVE, SWAP_KEY
+from .writing import LEAVE, SWAP_KEY, TICKET
 
 __all__ = ["Directory", "Left"]
 
 # A store that forgets by time is tidied by those who begin threads: each looks at a few old ones.
 _SWEPT = 4
 _MOST_CACHED = 100_000
+# How often a store is opened again that loses its records at once.
+_MOST_OPENINGS = 8
 
 
 class Left(NamedTuple):
@@ -33,9 +37,13 @@ class Left(NamedTuple):
 class Directory:
     """From threads to pools."""
 
-    def __init__(self, link: Link, keys: Keys, cache: dict[str, int]) -> None:
+    def __init__(
+        self, link: Link, keys: Keys, cache: dict[str, int], open_again: Callable[[], Awaitable[None]]
+    ) -> None:
         self._link = link
         self._keys = keys
+        # Restores the records of a store that lost them.
+        self.open_again = open_again
         # Where living threads were last seen. A pool that does not know the thread as living sends us back here.
         self._cache = cache
 
@@ -59,7 +67,7 @@ class Directory:
         self, thread_id: str, *, pool: int | None = None, before: str | None = None, instead_of: Entry | None = None
     ) -> Entry | None:
         """A new entry for a thread, in a new pool or a given one; None if somebody else was first."""
-        ticket = int(await self._link.command("INCR", self._keys.serial))
+        ticket = await self._ticket()
         made = Entry(pool or ticket, ticket, before)
         member = index_member(thread_id, ticket, made.pool)
         # The indexes come first: they may hold what never comes to be, and must not lack what is.
@@ -72,6 +80,14 @@ class Directory:
             return made
         await self.unlist(thread_id, made, is_empty=pool is None)
         return None
+
+    async def _ticket(self) -> int:
+        for _ in range(_MOST_OPENINGS):
+            number = await self._link.call(TICKET, [self._keys.meta])
+            if number is not None:
+                return int(number)
+            await self.open_again()
+        raise Unavailable(f"{self._link.where} loses the records of the store again and again: look at its settings")
 
     async def leave(self, thread_id: str, entry: Entry, *, only_absent: bool = False) -> Left | None:
         """Let nobody begin under this entry any more; None if the thread lives there."""

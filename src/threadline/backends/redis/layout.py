@@ -7,6 +7,7 @@ All keys of a pool carry its number as hash tag, so that a cluster keeps the poo
     PREFIX:{POOL}:chunks     hash: digest -> links, form, bytes: whole or gone, never in parts
     PREFIX:{POOL}:rows       hash: place -> checkpoint;  PREFIX:{POOL}:order  sorted set: these places in order
     PREFIX:{POOL}:writes     hash: place -> write;       PREFIX:{POOL}:tasks  sorted set: these places in order
+    PREFIX:{POOL}:heirs      sorted set: place of a parent, NUL, id of its child (heirs.py)
     PREFIX:{POOL}:leases     hash: thread id -> the record of its lease
     PREFIX:{POOL}:gate       there for a moment when collecting must keep writers out
 
@@ -15,8 +16,7 @@ and those of the store as a whole:
     PREFIX:dir:THREAD        pool, ticket and last deletion of a thread; may be there before the thread is
     PREFIX:threads           sorted set of thread, ticket and pool; may hold what is gone
     PREFIX:pools             sorted set of pools, scored by their number; may hold what is empty
-    PREFIX:serial            the last number given to a pool or thread
-    PREFIX:meta              hash: records of the store, and its format
+    PREFIX:meta              hash: records of the store, its format, and the last number given to a pool or thread
 
 A place is `serial:namespace NUL id`, and for a write `serial:namespace NUL id NUL task NUL index`; a NUL inside
 a name is written NUL FF, which keeps the order of the bytes. Rows are fields, each behind its length.
@@ -38,6 +38,7 @@ __all__ = [
     "decoded",
     "encoded",
     "escaped",
+    "head_of",
     "index_member",
     "index_parts",
     "optional",
@@ -56,7 +57,7 @@ __all__ = [
 _LENGTH = struct.Struct(">I")
 # The end of a name: a NUL that is not part of it.
 _END = re.compile(rb"\x00(?!\xff)")
-POOL_KEYS = ("pool", "threads", "chunks", "rows", "order", "writes", "tasks", "leases", "gate")
+POOL_KEYS = ("pool", "threads", "chunks", "rows", "order", "writes", "tasks", "heirs", "leases", "gate")
 
 
 class Keys:
@@ -68,7 +69,6 @@ class Keys:
         self.prefix = encoded(plain)
         self.threads = self.prefix + b":threads"
         self.pools = self.prefix + b":pools"
-        self.serial = self.prefix + b":serial"
         self.meta = self.prefix + b":meta"
 
     def directory(self, thread_id: str) -> bytes:
@@ -123,6 +123,11 @@ def escaped(text: str) -> bytes:
 def place_of(namespace: str, checkpoint_id: str) -> bytes:
     """A checkpoint's place without the serial of its thread, which only the server knows for sure."""
     return escaped(namespace) + encoded(checkpoint_id)
+
+
+def head_of(namespace: str, checkpoint_id: str) -> bytes:
+    """What the places of a checkpoint's writes, and the entries of its children, begin with after the serial."""
+    return escaped(namespace) + escaped(checkpoint_id)
 
 
 def write_place_of(write: WriteRow) -> bytes:

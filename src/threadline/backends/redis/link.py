@@ -77,9 +77,10 @@ class BlockingLink:
     ) -> None:
         self._make = make
         self.made: Any = None
-        # For the clients of a cluster. On the way to several nodes they take one connection after the other, each
-        # holding what another waits for; and that of a loop fails where it should wait.
+        # On the way to several nodes the clients of a cluster take one connection after the other, each holding what
+        # another waits for; and that of a loop fails where it should wait.
         self._turns: Any = turns if turns is not None else _AllAtOnce()
+        self._is_ours = turns is not None
         self._lock = threading.Lock()
         self.sight = sight
         self.is_cluster = is_cluster
@@ -88,11 +89,13 @@ class BlockingLink:
     @property
     def client(self) -> Any:
         """The driver's client, made on first use: that of a cluster connects at once, and may fail."""
-        if self.made is None:
+        made = self.made  # looked at once: another thread may let go of it meanwhile
+        if made is None:
             with self._lock:
-                if self.made is None:
-                    self.made = self._make()
-        return self.made
+                made = self.made
+                if made is None:
+                    made = self.made = self._make()
+        return made
 
     async def call(self, script: Script, keys: Sequence[bytes], args: Sequence[Any] = (), *, doubting: int = -1) -> Any:
         with translated(self):
@@ -104,10 +107,9 @@ class BlockingLink:
 
     async def calls(self, calls: Sequence[Call]) -> list[Any]:
         with translated(self):
-            pipeline = self.client.pipeline(transaction=False)
-            for script, keys, args in calls:
-                pipeline.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-            answers = self._turns.run(lambda: pipeline.execute(raise_on_error=False))
+            answers = self._turn(
+                lambda: self._all([("EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls])
+            )
         return [await self._answer(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
     async def _answer(self, call: Call, answer: Any) -> Any:
@@ -123,14 +125,29 @@ class BlockingLink:
         if not commands:
             return []
         with translated(self):
-            pipeline = self.client.pipeline(transaction=False)
-            for words in commands:
-                pipeline.execute_command(*words)
-            answers = self._turns.run(lambda: pipeline.execute(raise_on_error=False))
+            answers = self._turn(lambda: self._all(commands))
         return [checked(self, answer) for answer in answers]
 
     def _do(self, *words: Any) -> Any:
-        return self._turns.run(lambda: self.client.execute_command(*words))
+        return self._turn(lambda: self.client.execute_command(*words))
+
+    def _all(self, commands: Sequence[Sequence[Any]]) -> Any:
+        pipeline = self.client.pipeline(transaction=False)
+        for words in commands:
+            pipeline.execute_command(*words)
+        return pipeline.execute(raise_on_error=False)
+
+    def _turn(self, work: Callable[[], Any]) -> Any:
+        try:
+            return self._turns.run(work)
+        except BaseException as error:
+            cause = error.__cause__ if isinstance(error, exceptions.RedisClusterException) else error
+            if self.is_cluster and self._is_ours and not isinstance(cause, (redis.RedisError, OSError, type(None))):
+                # What the client knows of its cluster was perhaps being changed: the next call makes another. And it
+                # takes the exception of a signal handler for a node that does not answer.
+                self.made = None
+                raise cause from None
+            raise
 
 
 class _AllAtOnce(nullcontext[None]):

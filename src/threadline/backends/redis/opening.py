@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import Corrupt, InvalidRequest, NewerFormat
+from ...printable import printable
 from .layout import Keys
 from .link import Link
+from .writing import CREATE
 
 __all__ = ["FORMAT", "check_settings", "open_store"]
 
@@ -17,8 +19,11 @@ FORMAT = 1
 _SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
 
 
-async def open_store(link: Link, keys: Keys, *, may_create: bool, ttl: float | None) -> None:
-    """Check the store's format, or create it; and whether the server can be trusted with threads."""
+async def open_store(link: Link, keys: Keys, *, may_create: bool, ttl: float | None, is_ours: bool = False) -> None:
+    """Check the store's format, or create it; and whether the server can be trusted with threads.
+
+    `is_ours` says that this process has used the store before: then whatever else is there belongs to it.
+    """
     found = await _format(link, keys)
     if found is None:
         if not may_create:
@@ -27,7 +32,9 @@ async def open_store(link: Link, keys: Keys, *, may_create: bool, ttl: float | N
                 f"setup='create'"
             )
         check_settings(await _settings(link), link.where, ttl)
-        await _create(link, keys)
+        if is_ours:
+            log.warning("%s lost the records of the store: they are written again", printable(link.where))
+        await _create(link, keys, is_ours=is_ours)
         found = await _format(link, keys)
     else:
         check_settings(await _settings(link), link.where, ttl)
@@ -38,7 +45,9 @@ async def open_store(link: Link, keys: Keys, *, may_create: bool, ttl: float | N
 def check_settings(settings: Mapping[str, str] | None, where: str, ttl: float | None) -> None:
     """Warn of a server that may lose what it acknowledged; refuse one that may drop part of a thread."""
     if settings is None:
-        log.warning("%s does not tell its settings: whether it keeps what it acknowledges was not checked", where)
+        log.warning(
+            "%s does not tell its settings: whether it keeps what it acknowledges was not checked", printable(where)
+        )
         return
     policy = settings.get("maxmemory-policy", "noeviction")
     evicts = policy.startswith("allkeys-") or (policy.startswith("volatile-") and ttl is not None)
@@ -48,14 +57,14 @@ def check_settings(settings: Mapping[str, str] | None, where: str, ttl: float | 
             f"set maxmemory-policy noeviction"
         )
     if settings.get("appendonly") == "no" and not settings.get("save"):
-        log.warning("%s keeps nothing on disk: threads are gone when it stops (set appendonly yes)", where)
+        log.warning("%s keeps nothing on disk: threads are gone when it stops (set appendonly yes)", printable(where))
     elif settings.get("appendonly") == "no":
-        log.warning("%s only takes snapshots: a crash loses the last minutes (set appendonly yes)", where)
+        log.warning("%s only takes snapshots: a crash loses the last minutes (set appendonly yes)", printable(where))
     elif settings.get("appendfsync", "always") != "always":
         log.warning(
             "%s may lose the last second at a crash (appendfsync %s; always keeps every acknowledged put)",
-            where,
-            settings["appendfsync"],
+            printable(where),
+            printable(settings["appendfsync"]),
         )
 
 
@@ -67,13 +76,15 @@ async def _format(link: Link, keys: Keys) -> int | None:
         raise Corrupt(f"{link.where}: the record of the store's format is damaged") from None
 
 
-async def _create(link: Link, keys: Keys) -> None:
-    others = (keys.meta, keys.threads, keys.pools, keys.serial)
+async def _create(link: Link, keys: Keys, *, is_ours: bool) -> None:
+    others = (keys.meta, keys.threads, keys.pools)
     held = await link.batch([("EXISTS", key) for key in others])
     # Whoever creates a store writes its format first, so that ours are never there without one.
-    if any(held) and await _format(link, keys) is None:
+    if any(held) and not is_ours and await _format(link, keys) is None:
         raise InvalidRequest(f"{link.where} holds something else under this key_prefix: choose another one")
-    await link.command("HSETNX", keys.meta, "format", FORMAT)
+    # Numbers are never given twice, also where only the record of the last one was lost.
+    last = await link.command("ZREVRANGE", keys.pools, 0, 0)
+    await link.call(CREATE, [keys.meta], [FORMAT, last[0] if last else 0])
 
 
 async def _settings(link: Link) -> dict[str, str] | None:

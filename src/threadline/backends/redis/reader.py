@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..port import Found, Query, ThreadRow, WriteRow
+from ..port import CheckpointKey, CheckpointKeys, Found, Query, ThreadRow, WriteRow
 from ..rules import write_order
 from .directory import Directory
+from .heirs import CHILDREN, WALK
 from .layout import (
     Entry,
     Keys,
@@ -21,6 +22,7 @@ from .layout import (
     decoded,
     encoded,
     escaped,
+    head_of,
     index_parts,
     optional,
     place_of,
@@ -113,6 +115,13 @@ class RedisReader:
             return []
         return [self._found(query.thread_id, pool, answer[0], one) for one in answer[1:]]
 
+    async def walk(
+        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
+    ) -> list[Found]:
+        args = (int(with_writes), b"=" + place_of(*after) if after is not None else b"", limit)
+        pool, answer = await self._on_thread(WALK, thread_id, *args)
+        return [self._found(thread_id, pool, answer[0], one) for one in answer[1:]] if answer is not None else []
+
     async def _page_of_all(self, query: Query) -> list[Found]:
         found: list[Found] = []
         after = query.after
@@ -173,6 +182,13 @@ class RedisReader:
         args = (escaped(namespace), optional(checkpoint_id), limit)
         pool, answer = await self._on_thread(CHAIN, thread_id, *args)
         return [self._found(thread_id, pool, answer[0], one) for one in answer[1:]] if answer is not None else []
+
+    async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
+        found: list[Found] = []
+        for part in batches([head_of(*key) for key in keys], _BATCH):
+            pool, answer = await self._on_thread(CHILDREN, thread_id, *part)
+            found += [self._found(thread_id, pool, answer[0], one) for one in answer[1:]] if answer is not None else []
+        return found
 
     async def thread_writes(self, thread_id: str) -> list[WriteRow]:
         _, answer = await self._on_thread(THREAD_WRITES, thread_id)

@@ -39,7 +39,7 @@ def script(*parts: str) -> Script:
 
 
 COMMON = r"""
-local POOL, THREADS, CHUNKS, ROWS, ORDER, WRITES, TASKS, LEASES, GATE = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local POOL, THREADS, CHUNKS, ROWS, ORDER, WRITES, TASKS, HEIRS, LEASES, GATE = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local at = 0
 local function take() at = at + 1; return ARGV[at] end
 local function number(base, name) return tonumber(redis.call('HGET', KEYS[base + POOL], name) or '0') end

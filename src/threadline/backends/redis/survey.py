@@ -43,6 +43,9 @@ class RedisSurvey(RedisReader):
             low = b"(%d" % pools[-1]
         return found[:limit]
 
+    async def has_chunks(self, pool: int, more_than: int = 0) -> bool:
+        return int(await self.link.command("HLEN", self.keys.of(pool, "chunks"))) > more_than
+
     async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
         # A hash has no order: its names are sorted here, which is little beside what is done with them.
         digests = await self.link.command("HKEYS", self.keys.of(pool, "chunks"))

@@ -6,11 +6,13 @@ adds begins with such a command, and what deletes begins by deleting: a full sto
 
 from __future__ import annotations
 
+from .heirs import HEIRS
 from .scripts import COMMON, script
 
 __all__ = [
     "APPLY",
     "COLLECT",
+    "CREATE",
     "LEAVE",
     "REMOVE_CHECKPOINTS",
     "REMOVE_THREAD",
@@ -20,6 +22,7 @@ __all__ = [
     "SWAP_KEY",
     "SWAP_LEASE",
     "SWAP_THREAD",
+    "TICKET",
 ]
 
 _TOUCH = r"""
@@ -45,20 +48,23 @@ end
 # Changes of one or several pools: all of them are checked, then all are made.
 APPLY = script(
     COMMON,
+    HEIRS,
     _TOUCH,
     r"""
-local ttl, count = tonumber(take()), tonumber(take())
+local ttl, count, meta = tonumber(take()), tonumber(take()), KEYS[tonumber(take())]
 local changes = {}
 for c = 1, count do
   local one = {
-    base = (tonumber(take()) - 1) * 9, pool = take(), thread = take(), ticket = tonumber(take()), before = take(),
+    base = (tonumber(take()) - 1) * 10, pool = take(), thread = take(), ticket = tonumber(take()), before = take(),
     carried = take(), now = take(), epoch = take(), continues = take(), begins = take() == '1', joins = take(),
     head = take(), newest = take(), lease = take(),
   }
-  local counts = {tonumber(take()), tonumber(take()), tonumber(take())}
+  local counts = {tonumber(take()), tonumber(take()), tonumber(take()), tonumber(take()), tonumber(take())}
   one.chunks, one.rows, one.writes = at, at + 2 * counts[1], at + 2 * counts[1] + 2 * counts[2]
   one.stop = one.writes + 3 * counts[3]
-  at = one.stop
+  one.firsts = one.stop + 2 * counts[4]
+  at = one.firsts + 2 * counts[5]
+  one.last = at
   changes[c] = one
 end
 
@@ -79,6 +85,22 @@ local function has(one, serial)
   return false
 end
 
+-- The field of a row at a position, without looking at the others.
+local function nth(value, position)
+  local from = 1
+  for _ = 2, position do from = from + 4 + struct.unpack('>I4', value, from) end
+  local field = struct.unpack('>I4c0', value, from)
+  return field
+end
+-- Whether the rows by which the writer knows of chunks are there, as they were put.
+local function has_all(one, serial)
+  for i = one.stop + 1, one.firsts, 2 do
+    local value = redis.call('HGET', KEYS[one.base + ROWS], serial .. ':' .. ARGV[i])
+    if not value or nth(value, 8) ~= ARGV[i + 1] then return false end
+  end
+  return true
+end
+
 -- Why a change is refused, before anything is changed; nil when it is not.
 local function refusal(one, c)
   if redis.call('EXISTS', KEYS[one.base + GATE]) == 1 then return {'busy', c} end
@@ -91,6 +113,7 @@ local function refusal(one, c)
     local is_own = row[4] == one.joins and row[5] == one.now
     if one.joins ~= '' and not is_own then return {'closed', c, epoch, raw} end
   else
+    if meta and redis.call('HEXISTS', meta, 'format') == 0 then return {'unformatted', c} end
     if one.before == '' and row then one.before = row[3] end
     if one.before ~= '' and one.continues ~= '' and (not one.begins or within(one, one.before)) then
       return {'deleted', c, one.before}
@@ -111,12 +134,18 @@ local function refusal(one, c)
   end
   if alive then
     if row[3] ~= '' and within(one, row[3]) and not has(one, row[1]) then return {'parent', c} end
+    for i = one.firsts + 1, one.last, 2 do
+      local value = redis.call('HGET', KEYS[one.base + WRITES], row[1] .. ':' .. ARGV[i])
+      if value and value ~= ARGV[i + 1] then return {'first', c, digits((i - one.firsts - 1) / 2)} end
+    end
   elseif one.joins ~= '' then
     if not lives((row_of(one.base, string.sub(one.joins, 2)))) then return {'unjoined', c} end
   elseif one.epoch ~= '' then
     return {'stale', '0', '0'}
   end
-  if one.epoch ~= '' and one.epoch ~= one.pool .. ':' .. epoch then return {'stale', one.pool, epoch} end
+  if one.epoch ~= '' and (one.epoch ~= one.pool .. ':' .. epoch or (alive and not has_all(one, row[1]))) then
+    return {'stale', one.pool, epoch}
+  end
   return nil
 end
 
@@ -151,10 +180,18 @@ for c = 1, count do
   for i = one.chunks + 1, one.rows, 2 do redis.call('HSETNX', KEYS[one.base + CHUNKS], ARGV[i], ARGV[i + 1]) end
   -- The order before what it orders: were a command refused in between, nothing is there that cannot be collected.
   for i = one.rows + 1, one.writes, 2 do redis.call('ZADD', KEYS[one.base + ORDER], 0, head .. ARGV[i]) end
+  for i = one.rows + 1, one.writes, 2 do
+    local entry = heir(head .. ARGV[i], ARGV[i + 1])
+    if entry then redis.call('ZADD', KEYS[one.base + HEIRS], 0, entry) end
+  end
   for i = one.writes + 1, one.stop, 3 do redis.call('ZADD', KEYS[one.base + TASKS], 0, head .. ARGV[i]) end
   for i = one.writes + 1, one.stop, 3 do
     local verb = ARGV[i + 1] == '1' and 'HSET' or 'HSETNX'
     redis.call(verb, KEYS[one.base + WRITES], head .. ARGV[i], ARGV[i + 2])
+  end
+  for i = one.firsts + 1, one.last, 2 do
+    redis.call('ZADD', KEYS[one.base + TASKS], 0, head .. ARGV[i])
+    redis.call('HSET', KEYS[one.base + WRITES], head .. ARGV[i], ARGV[i + 1])
   end
   for i = one.rows + 1, one.writes, 2 do
     redis.call('HSET', KEYS[one.base + ROWS], head .. ARGV[i], ARGV[i + 1])
@@ -194,16 +231,15 @@ return {'left', row[3], lease}
 )
 
 _DROP = r"""
--- Delete the rows under a head from a hash and its index.
+-- Delete the rows under a head from an index and, where it has one, its hash.
 local function drop(held, index, head)
-  local gone = 0
   while true do
     local places = under(KEYS[index], head, 500)
     for i = 1, #places do
-      gone = gone + redis.call('HDEL', KEYS[held], places[i])
+      if held then redis.call('HDEL', KEYS[held], places[i]) end
       redis.call('ZREM', KEYS[index], places[i])
     end
-    if #places < 500 then return gone end
+    if #places < 500 then return end
   end
 end
 """
@@ -218,12 +254,13 @@ local row = row_of(0, thread)
 if not lives(row) then return false end
 local living = number(0, 'living') - 1
 if living <= 0 then
-  for _, i in ipairs({CHUNKS, ROWS, ORDER, WRITES, TASKS}) do redis.call('UNLINK', KEYS[i]) end
+  for _, i in ipairs({CHUNKS, ROWS, ORDER, WRITES, TASKS, HEIRS}) do redis.call('UNLINK', KEYS[i]) end
   redis.call('HINCRBY', KEYS[POOL], 'epoch', 1)
 else
   redis.call('HDEL', KEYS[WRITES], '')
   drop(ROWS, ORDER, row[1] .. ':')
   drop(WRITES, TASKS, row[1] .. ':')
+  drop(nil, HEIRS, row[1] .. ':')
 end
 redis.call('HINCRBY', KEYS[POOL], 'living', -1)
 row[2], row[3], row[6] = 'deleted', until_id, now
@@ -232,35 +269,33 @@ return {row[1], living}
 """,
 )
 
-# Delete checkpoints with their writes, and of others only the writes; places come with the head of their writes.
-# Nothing goes, and -1 is the answer, if a checkpoint beside those that were seen has one of these for its parent.
+# Delete checkpoints with their writes, and of others only the writes. Nothing goes, and -1 is the answer, if one of
+# those that are looked at has a child beside those that were seen.
 REMOVE_CHECKPOINTS = script(
     COMMON,
+    HEIRS,
     _DROP,
     r"""
 local row = row_of(0, take())
 if not lives(row) then return 0 end
 local head, removed = row[1] .. ':', 0
-local spaces, seen = {}, {}
-for i = 1, tonumber(take()) do spaces[i] = head .. take() end
+local looked, seen = {}, {}
+for i = 1, tonumber(take()) do looked[i] = head .. take() end
 for i = 1, tonumber(take()) do seen[head .. take()] = true end
-local count, goes = tonumber(take()), tonumber(take())
-local places, named = {}, {}
-for i = 1, count do
-  places[i] = head .. take()
-  named[places[i]] = true
-end
-for i = 1, #spaces do
-  local space = spaces[i]
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', KEYS[ORDER], '[' .. space, '(' .. space .. '\255')) do
-    local value = not seen[place] and redis.call('HGET', KEYS[ROWS], place)
-    -- A parent stands behind an equals sign.
-    if value and named[space .. string.sub(fields(value)[2], 2)] then return -1 end
+for i = 1, #looked do
+  for _, place in ipairs(children(0, looked[i])) do
+    if not seen[place] then return -1 end
   end
 end
-for i = 1, goes do
-  removed = removed + redis.call('HDEL', KEYS[ROWS], places[i])
-  redis.call('ZREM', KEYS[ORDER], places[i])
+for i = 1, tonumber(take()) do
+  local place = head .. take()
+  local value = redis.call('HGET', KEYS[ROWS], place)
+  if value then
+    removed = removed + redis.call('HDEL', KEYS[ROWS], place)
+    local entry = heir(place, value)
+    if entry then redis.call('ZREM', KEYS[HEIRS], entry) end
+  end
+  redis.call('ZREM', KEYS[ORDER], place)
 end
 while at < #ARGV do drop(WRITES, TASKS, head .. take()) end
 return removed
@@ -375,6 +410,7 @@ return 1
 # The same for a field of a hash.
 SWAP_FIELD = script(
     r"""
+if redis.call('HEXISTS', KEYS[1], 'format') == 0 then return -1 end
 local found = redis.call('HGET', KEYS[1], ARGV[1])
 found = found and '=' .. found or ''
 if found ~= ARGV[2] and found ~= ARGV[3] then return 0 end
@@ -384,5 +420,22 @@ else
   redis.call('HSET', KEYS[1], ARGV[1], string.sub(ARGV[3], 2))
 end
 return 1
+""",
+)
+
+# The records of a new store, all at once.
+CREATE = script(
+    r"""
+if redis.call('HEXISTS', KEYS[1], 'format') == 1 then return 0 end
+redis.call('HSETNX', KEYS[1], 'serial', ARGV[2])
+return redis.call('HSET', KEYS[1], 'format', ARGV[1])
+""",
+)
+
+# The next number for a pool or thread; nothing in a store without a format, which lost everything.
+TICKET = script(
+    r"""
+if redis.call('HEXISTS', KEYS[1], 'format') == 0 then return false end
+return redis.call('HINCRBY', KEYS[1], 'serial', 1)
 """,
 )

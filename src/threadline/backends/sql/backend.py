@@ -8,8 +8,7 @@ read before the lock was granted is read again. Work may be run again from its s
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from ...errors import Conflict, NotFound
@@ -29,10 +28,12 @@ from ..rules import (
     lease_key,
     mark,
     needs_parent_row,
+    no_parent_row,
     own_words,
     refuse_if_closed,
     refuse_if_head_moved,
     refuse_if_lease_lost,
+    refuse_if_not_first,
 )
 from .reader import Database, SqlReader, Transaction
 
@@ -61,24 +62,24 @@ class SqlBackend(SqlReader):
         sql = self.sql
         thread = await self._opened(change, tx)
         stamp = (thread.pool, thread.epoch + tx.doubted)
-        if change.stamp is not None and change.stamp != stamp:
-            raise _Refused(Stale(stamp))
         place = (thread.pool, thread.serial)
+        if change.stamp is not None and (change.stamp != stamp or not await self._has_all(change, place, tx)):
+            raise _Refused(Stale(stamp))
         await self._refuse_if_overtaken(change, place, tx)
         if change.chunks:
             await tx.many(sql.add_chunk, [(thread.pool, *chunk) for chunk in sorted(change.chunks)])
         for checkpoint in change.checkpoints:
             await tx.run(sql.put_checkpoint, (*place, *checkpoint))
-        if change.writes:
-            await self._write_writes(place, change.writes, tx)
+        if change.writes or change.firsts:
+            await self._write_writes(place, [*change.writes, *change.firsts], tx)
         if change.now - thread.active > ACTIVITY_SECONDS:
             await tx.run(sql.touch, (change.now, change.thread_id))
         return Applied(stamp)
 
     async def _opened(self, change: Change, tx: Transaction) -> ThreadRow:
         """The thread that a change goes to, made when need be, with its pool held."""
-        # Writers who expect the same head must not pass each other: one of them has to see the other's row.
-        exclusive = change.head is not None
+        # Writers who expect the same head, or to be the first, must not pass each other: one has to see the other.
+        exclusive = change.head is not None or bool(change.firsts)
         for _ in range(_MOST_BEGINNINGS):
             thread = await self._held(change.thread_id, tx, exclusive=exclusive)
             if thread is not None:
@@ -87,7 +88,7 @@ class SqlBackend(SqlReader):
                 if needs_parent_row(thread, change):
                     at = (thread.pool, thread.serial, change.continues)
                     if not await tx.rows(self.sql.has_checkpoint, at):
-                        raise Conflict(f"the thread {change.thread_id!r} was deleted while this run was going on")
+                        raise no_parent_row(change)
                 return thread
             made = await self._begin(change, thread, tx)
             if made is not None:
@@ -126,14 +127,22 @@ class SqlBackend(SqlReader):
             thread = again
         return thread
 
+    async def _has_all(self, change: Change, place: tuple[int, int], tx: Transaction) -> bool:
+        """Whether the rows by which the writer knows of chunks are there."""
+        return all([await tx.rows(self.sql.has_witness, (*place, *witness)) for witness in change.witnesses])
+
     async def _refuse_if_overtaken(self, change: Change, place: tuple[int, int], tx: Transaction) -> None:
-        """What a writer asked to be refused for: a head that moved, a lease that was lost."""
+        """What a writer asked to be refused for: a head that moved, a lease that was lost, a write that was made."""
         if change.head is not None:
             [(newest,)] = await tx.rows(self.sql.newest_id, (*place, change.head[0]))
             refuse_if_head_moved(change, newest)
         if change.lease is not None:
             rows = await tx.rows(self.sql.held_meta, (lease_key(change.thread_id),))
             refuse_if_lease_lost(change, bytes(rows[0][0]) if rows else None)
+        for write in change.firsts:
+            key = (write.namespace, write.checkpoint_id, write.task_id, write.idx)
+            rows = await tx.rows(self.sql.write_data, (*place, *key))
+            refuse_if_not_first(write, bytes(rows[0][0]) if rows else None)
 
     async def _write_writes(self, place: tuple[int, int], writes: Sequence[WriteRow], tx: Transaction) -> None:
         for replaces, statement in ((False, self.sql.add_write), (True, self.sql.replace_write)):
@@ -159,27 +168,37 @@ class SqlBackend(SqlReader):
         await self.database.write(work)
 
     async def remove_checkpoints(
-        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), *, seen: CheckpointKeys | None = None
+        self,
+        thread_id: str,
+        keys: CheckpointKeys,
+        settled: CheckpointKeys = (),
+        *,
+        seen: CheckpointKeys | None = None,
+        guarded: CheckpointKeys = (),
     ) -> int | None:
+        known = frozenset(seen or ())
+
         async def work(tx: Transaction) -> int | None:
             # Held, so that nobody goes on from one of these between the look and the deletion.
             thread = await self._held(thread_id, tx, exclusive=True)
             if thread is None or thread.status == "deleted":
                 return 0
             place = (thread.pool, thread.serial)
-            if seen is not None and not set(await self._children(place, [*keys, *settled], tx)) <= set(seen):
+            if seen is not None and not known.issuperset(
+                await self._child_keys(place, [*keys, *settled, *guarded], tx)
+            ):
                 return None
             await self._drop_named(self.sql.w, "checkpoint_id", place, [*keys, *settled], tx)
             return await self._drop_named(self.sql.c, "id", place, keys, tx)
 
         return await self.database.write(work)
 
-    async def _children(self, place: tuple[int, int], keys: CheckpointKeys, tx: Transaction) -> list[CheckpointKey]:
+    async def _child_keys(self, place: tuple[int, int], keys: CheckpointKeys, tx: Transaction) -> list[CheckpointKey]:
         """The checkpoints that have one of these for their parent."""
         return [
             CheckpointKey(namespace, child)
             for namespace, part in self._parts(keys)
-            for (child,) in await tx.rows(*self.sql.children((*place, namespace), part))
+            for (child,) in await tx.rows(*self.sql.child_ids((*place, namespace), part))
         ]
 
     async def _drop_named(
@@ -192,15 +211,6 @@ class SqlBackend(SqlReader):
                 for namespace, part in self._parts(keys)
             ]
         )
-
-    def _parts(self, keys: CheckpointKeys) -> Iterator[tuple[str, Sequence[str]]]:
-        """Checkpoints by namespace, in parts that one statement names."""
-        ids: dict[str, list[str]] = defaultdict(list)
-        for namespace, checkpoint_id in keys:
-            ids[namespace].append(checkpoint_id)
-        for namespace, inside in ids.items():
-            for part in self._batches(inside):
-                yield namespace, part
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         async def work(tx: Transaction) -> int:

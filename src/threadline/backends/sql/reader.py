@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ..port import CheckpointRow, Found, PoolSummary, Query, ThreadRow, WriteRow
+from ..port import CheckpointKey, CheckpointKeys, CheckpointRow, Found, PoolSummary, Query, ThreadRow, WriteRow
 from ..rules import lease_key, write_order
 from .search import page_statement
 from .statements import CONDITIONS, Statements
@@ -113,6 +113,24 @@ class SqlReader:
 
         return await self.database.read(work)
 
+    async def walk(
+        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
+    ) -> list[Found]:
+        async def work(tx: Transaction) -> list[Found]:
+            rows: list[Any] = []
+            if after is not None:
+                rows += await tx.rows(self.sql.walk_on, (thread_id, *after, limit))
+            if len(rows) < limit:
+                statement = self.sql.walk if after is None else self.sql.walk_over
+                bound = (thread_id,) if after is None else (thread_id, after.namespace)
+                rows += await tx.rows(statement, (*bound, limit - len(rows)))
+            found = [found_row(row, tx.doubted) for row in rows]
+            if with_writes:
+                await self._add_writes(rows, found, tx)
+            return found
+
+        return await self.database.read(work)
+
     async def _add_writes(self, rows: Sequence[Any], found: list[Found], tx: Transaction) -> None:
         """Fill in the writes of a page: one query for each namespace of each thread in it."""
         ids: dict[tuple[int, int, str], list[str]] = defaultdict(list)
@@ -139,6 +157,20 @@ class SqlReader:
             found = [found_row((*head, *row), tx.doubted) for row in rows]
             await self._add_writes([(*head, *row, thread.serial) for row in rows], found, tx)
             return found
+
+        return await self.database.read(work)
+
+    async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
+        async def work(tx: Transaction) -> list[Found]:
+            thread = await self._thread(thread_id, tx)
+            if thread is None:
+                return []
+            head, place = (thread_id, thread.pool, thread.epoch), (thread.pool, thread.serial)
+            return [
+                found_row((*head, *row), tx.doubted)
+                for namespace, part in self._parts(keys)
+                for row in await tx.rows(*self.sql.children((*place, namespace), part))
+            ]
 
         return await self.database.read(work)
 
@@ -184,6 +216,9 @@ class SqlReader:
         rows = await self._read_once(lambda tx: tx.rows(self.sql.pools, (after, limit)))
         return [pool for (pool,) in rows]
 
+    async def has_chunks(self, pool: int, more_than: int = 0) -> bool:
+        return bool(await self._read_once(lambda tx: tx.rows(self.sql.nth_chunk, (pool, more_than))))
+
     async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
         rows = await self._read_once(lambda tx: tx.rows(self.sql.digests, (pool, after, limit)))
         return [digest for (digest,) in rows]
@@ -201,19 +236,26 @@ class SqlReader:
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
         async def work(tx: Transaction) -> list[ThreadRow]:
-            rows = await tx.rows(self.sql.threads, (after, prefix, _end_of(prefix), limit))
+            rows = await tx.rows(*self.sql.threads(after, prefix, limit))
             found = [ThreadRow(*row) for row in rows]
             return [row._replace(epoch=row.epoch + tx.doubted) for row in found] if tx.doubted else found
 
         return await self._read_once(work)
 
     async def count_threads(self, prefix: str = "") -> int:
-        rows = await self._read_once(lambda tx: tx.rows(self.sql.count_threads, (prefix, _end_of(prefix))))
-        return int(rows[0][0])
+        return await self._read_once(lambda tx: self._count_threads(prefix, tx))
+
+    async def _count_threads(self, prefix: str, tx: Transaction) -> int:
+        [(count,)] = await tx.rows(*self.sql.count_threads(prefix))
+        return int(count)
 
     async def get_meta(self, key: str) -> bytes | None:
         rows = await self._read_once(lambda tx: tx.rows(self.sql.meta, (key,)))
         return bytes(rows[0][0]) if rows else None
+
+    async def meta_keys(self, prefix: str) -> list[str]:
+        rows = await self._read_once(lambda tx: tx.rows(self.sql.meta_keys, (prefix, prefix + "\U0010ffff")))
+        return [name.decode() if isinstance(name, bytes) else name for (name,) in rows]
 
     async def get_lease(self, thread_id: str) -> bytes | None:
         return await self.get_meta(lease_key(thread_id))
@@ -221,7 +263,6 @@ class SqlReader:
     async def summary(self, now: float) -> PoolSummary:
         async def work(tx: Transaction) -> PoolSummary:
             sql = self.sql
-            [(threads,)] = await tx.rows(sql.count_threads, ("", _end_of("")))
             [(checkpoints, checkpoint_bytes)] = await tx.rows(sql.count_checkpoints)
             [(writes, write_bytes)] = await tx.rows(sql.count_writes)
             [(chunks, chunk_bytes)] = await tx.rows(sql.count_chunks)
@@ -229,7 +270,7 @@ class SqlReader:
             for (created,) in await tx.rows(sql.recent, (now - 24 * 3600,)):
                 hours[int((now - created) // 3600)] += 1
             return PoolSummary(
-                threads=threads,
+                threads=await self._count_threads("", tx),
                 checkpoints=checkpoints,
                 writes=writes,
                 chunks=chunks,
@@ -254,6 +295,15 @@ class SqlReader:
         """The result of work each of whose queries is consistent by itself: a dialect may spare BEGIN."""
         return await self.database.read(work)
 
+    def _parts(self, keys: CheckpointKeys) -> Iterator[tuple[str, Sequence[str]]]:
+        """Checkpoints by namespace, in parts that one statement names."""
+        ids: dict[str, list[str]] = defaultdict(list)
+        for namespace, checkpoint_id in keys:
+            ids[namespace].append(checkpoint_id)
+        for namespace, inside in ids.items():
+            for part in self._batches(inside):
+                yield namespace, part
+
     def _batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
         """Values in parts of a few fixed sizes, the last one padded, so that statements stay prepared."""
         position = 0
@@ -275,8 +325,3 @@ def ordered_writes(rows: Sequence[Sequence[Any]]) -> list[WriteRow]:
     writes = [WriteRow(*row) for row in rows]
     writes.sort(key=lambda write: write_order(write.task_path, write.task_id, write.idx))
     return writes
-
-
-def _end_of(prefix: str) -> str:
-    """The first text after everything that starts with the prefix, in code point order."""
-    return prefix + "\U0010ffff" * 3

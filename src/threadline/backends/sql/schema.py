@@ -42,6 +42,9 @@ def migrations(prefix: str, types: dict[str, str]) -> list[Migration]:
                 f"CREATE INDEX IF NOT EXISTS {prefix}checkpoints_by_age ON {prefix}checkpoints (id)",
                 f"CREATE INDEX IF NOT EXISTS {prefix}checkpoints_by_run ON {prefix}checkpoints (run_id) "
                 f"WHERE run_id IS NOT NULL",
+                # What somebody went on from, which is asked for everything that is to be deleted.
+                f"CREATE INDEX IF NOT EXISTS {prefix}checkpoints_by_parent ON {prefix}checkpoints "
+                f"(pool, thread, namespace, parent)",
                 f"CREATE TABLE IF NOT EXISTS {prefix}writes (pool {whole} NOT NULL, thread {whole} NOT NULL, "
                 f"namespace {key} NOT NULL, checkpoint_id {key} NOT NULL, task_id {key} NOT NULL, "
                 f"idx {whole} NOT NULL, task_path {text} NOT NULL, channel {text} NOT NULL, links {blob} NOT NULL, "

@@ -96,12 +96,6 @@ class Statements:
         self.pool_mates = text(f"SELECT count(*) FROM {t} WHERE pool = ? AND status <> 'deleted'")
         # A pool lost chunks.
         self.raise_epoch = text(f"UPDATE {t} SET epoch = epoch + 1 WHERE pool = ?")
-        # Living threads by id, and how many there are.
-        living = "thread_id >= ? AND thread_id < ? AND status <> 'deleted'"
-        self.threads = text(
-            f"SELECT {THREAD_COLUMNS} FROM {t} WHERE thread_id > ? AND {living} ORDER BY thread_id LIMIT ?"
-        )
-        self.count_threads = text(f"SELECT count(*) FROM {t} WHERE {living}")
 
         # A checkpoint; the same id again replaces it.
         self.put_checkpoint = text(insert(c, c_columns, "pool, thread, namespace, id", replace=True))
@@ -114,6 +108,11 @@ class Statements:
         self.newest_id = text(f"SELECT max(id) FROM {c} WHERE pool = ? AND thread = ? AND namespace = ?")
         self.find = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? AND c.id = ?")
         self.newest = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? ORDER BY c.id DESC LIMIT 1")
+        # All checkpoints of a thread as they lie: from the first, on in a namespace, and over to the next.
+        as_they_lie = "ORDER BY c.namespace, c.id LIMIT ?"
+        self.walk = text(f"{of_thread} t.thread_id = ? {as_they_lie}")
+        self.walk_on = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? AND c.id > ? ORDER BY c.id LIMIT ?")
+        self.walk_over = text(f"{of_thread} t.thread_id = ? AND c.namespace > ? {as_they_lie}")
         self.heads = f"{of_thread} {CONDITIONS} AND c.namespace = ? AND c.id = ({newest_id})"
         joined = f"FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial"
         keys = f"SELECT c.pool, c.thread, c.namespace, c.id {joined}"
@@ -132,6 +131,10 @@ class Statements:
             f"SELECT {qualified} FROM line JOIN {c} c ON {here} AND c.id = line.id ORDER BY line.depth"
         )
         self.has_checkpoint = text(f"SELECT 1 FROM {c} WHERE pool = ? AND thread = ? AND id = ? LIMIT 1")
+        # Whether a row by which a writer knows of chunks is there, as it was put.
+        self.has_witness = text(
+            f"SELECT 1 FROM {c} WHERE pool = ? AND thread = ? AND namespace = ? AND id = ? AND created = ?"
+        )
         self.drop_checkpoints = text(f"DELETE FROM {c} WHERE pool = ? AND thread = ?")
 
         # A write of a task stays; a special one (error, interrupt, resume) replaces its predecessor.
@@ -140,6 +143,8 @@ class Statements:
         self.writes = text(
             f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ?"
         )
+        of_key = " AND ".join(f"{name} = ?" for name in w_key.split(", "))
+        self.write_data = text(f"SELECT data FROM {w} WHERE {of_key}")
         self.thread_writes = text(f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ?")
         # The writes of all checkpoints between two ids.
         self.writes_between = text(
@@ -153,6 +158,8 @@ class Statements:
         self.pools = text(f"SELECT DISTINCT pool FROM {k} WHERE pool > ? ORDER BY pool LIMIT ?")
         self.drop_pool = text(f"DELETE FROM {k} WHERE pool = ?")
         self.digests = text(f"SELECT digest FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?")
+        # Whether a pool has more chunks than a number.
+        self.nth_chunk = text(f"SELECT 1 FROM {k} WHERE pool = ? ORDER BY digest LIMIT 1 OFFSET ?")
         # What each chunk takes, for the figures of sharing.
         self.chunk_sizes = text(
             f"SELECT digest, links, length(data) FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?"
@@ -176,6 +183,8 @@ class Statements:
         )
 
         self.meta = text(f"SELECT value FROM {m} WHERE name = ?")
+        # Which records there are from one key to another.
+        self.meta_keys = text(f"SELECT name FROM {m} WHERE name >= ? AND name < ? ORDER BY name")
         # A record that nobody may change before this transaction ends.
         self.held_meta = text(f"SELECT value FROM {m} WHERE name = ?{dialect.share_lock}")
         # Each is one statement that changes a row or none, so that two writers cannot both succeed.
@@ -207,6 +216,26 @@ class Statements:
             )
         ]
 
+    def threads(self, after: str, prefix: str, limit: int) -> tuple[str, list[Any]]:
+        """Living threads by id, and what the statement binds."""
+        condition, bound = self.begins_with(prefix)
+        living = f"thread_id > ? AND {condition} AND status <> 'deleted'"
+        statement = f"SELECT {THREAD_COLUMNS} FROM {self.t} WHERE {living} ORDER BY thread_id LIMIT ?"
+        return self.dialect.text(statement), [after, *bound, limit]
+
+    def count_threads(self, prefix: str) -> tuple[str, list[Any]]:
+        """How many living threads there are, and what the statement binds."""
+        condition, bound = self.begins_with(prefix)
+        statement = f"SELECT count(*) FROM {self.t} WHERE {condition} AND status <> 'deleted'"
+        return self.dialect.text(statement), bound
+
+    def begins_with(self, prefix: str) -> tuple[str, list[Any]]:
+        """A condition: the thread's id begins with this text; and what it binds."""
+        end = _end_of(prefix)
+        if end is None:
+            return "thread_id >= ?", [prefix]
+        return "thread_id >= ? AND thread_id < ?", [prefix, end]
+
     def chunks_in(self, columns: str, pool: int, digests: Sequence[bytes]) -> tuple[str, list[Any]]:
         """Some columns of these chunks of a pool, and what the statement binds."""
         condition, bound = self.dialect.among("digest", digests)
@@ -217,11 +246,18 @@ class Statements:
         condition, bound = self.dialect.among("digest", digests)
         return self.dialect.text(f"DELETE FROM {self.k} WHERE pool = ? AND {condition}"), [pool, *bound]
 
-    def children(self, place: tuple[int, int, str], ids: Sequence[str]) -> tuple[str, list[Any]]:
+    def child_ids(self, place: tuple[int, int, str], ids: Sequence[str]) -> tuple[str, list[Any]]:
         """Which checkpoints of a namespace have one of these for their parent, and what the statement binds."""
+        return self._with_parents("id", place, ids)
+
+    def children(self, place: tuple[int, int, str], ids: Sequence[str]) -> tuple[str, list[Any]]:
+        """The same checkpoints, whole."""
+        return self._with_parents(CHECKPOINT_COLUMNS, place, ids)
+
+    def _with_parents(self, columns: str, place: tuple[int, int, str], ids: Sequence[str]) -> tuple[str, list[Any]]:
         condition, bound = self.dialect.among("parent", ids)
         here = "pool = ? AND thread = ? AND namespace = ?"
-        return self.dialect.text(f"SELECT id FROM {self.c} WHERE {here} AND {condition}"), [*place, *bound]
+        return self.dialect.text(f"SELECT {columns} FROM {self.c} WHERE {here} AND {condition}"), [*place, *bound]
 
     def drop_among(
         self, table: str, column: str, place: tuple[int, int, str], ids: Sequence[str]
@@ -230,3 +266,13 @@ class Statements:
         condition, bound = self.dialect.among(column, ids)
         here = "pool = ? AND thread = ? AND namespace = ?"
         return self.dialect.text(f"DELETE FROM {table} WHERE {here} AND {condition}"), [*place, *bound]
+
+
+def _end_of(prefix: str) -> str | None:
+    """The first text after everything that begins with the prefix, by code points; None if nothing comes after it."""
+    head = prefix.rstrip("\U0010ffff")
+    if not head:
+        return None
+    following = ord(head[-1]) + 1
+    # No text that is stored has a surrogate.
+    return head[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)

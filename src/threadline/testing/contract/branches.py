@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...errors import Conflict, InvalidRequest, MergeConflict, NotFound
@@ -201,6 +202,24 @@ async def test_a_thread_is_suspended_while_an_interrupt_waits(saver: Half, threa
     await put(saver, config, {"turn": 1})
     assert (await saver.of(thread).info()).status == "active"
     assert [info.thread_id async for info in saver.threads(prefix=thread, status="active")] == [thread]
+
+
+async def test_of_two_answers_at_once_one_is_stored_and_the_other_refused(saver: Half, thread: str) -> None:
+    for turn in range(8):
+        config = await put(saver, place(f"{thread}-{turn}"), {"turn": 1})
+        await saver.put_writes(config, [("__interrupt__", [_Interrupt("ask", "ok?")])], "task")
+        tried = [partial(_answered, saver, f"{thread}-{turn}", value) for value in ("yes", "no")]
+        taken = [value for value in await saver.together(*tried) if value is not None]
+        written = (await saver.get_tuple(config)).pending_writes
+        assert [value for _, channel, value in written if channel == "__resume__"] == [taken]
+
+
+async def _answered(saver: Half, thread: str, value: str) -> str | None:
+    try:
+        await saver.of(thread).answer({"ask": value})
+    except (Conflict, NotFound):  # at the same time, or just after
+        return None
+    return value
 
 
 class _Interrupt(NamedTuple):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
-from ...backends.port import Backend, CheckpointKey
+from ...backends.port import Backend, CheckpointKey, Found
 from ...errors import Conflict, InvalidRequest, NotFound
 from ...ids import new_id
 from ...model import Config
@@ -105,6 +106,31 @@ async def test_a_run_that_was_going_on_is_refused_after_the_deletion(saver: Half
         await saver.put_writes(last, [("a", 1)], "task")
     assert ids_of(await everything(saver, place(thread))) == [id_of(restarted)]
     assert (await stored(saver, restarted)).pending_writes == []
+
+
+async def test_nothing_of_a_run_that_was_refused_brings_a_deleted_thread_back(saver: Half, thread: str) -> None:
+    [*_, last] = await _talk(saver, thread, 2)
+    await saver.delete_thread(thread)
+    coming = new_id()
+    with refused(Conflict):
+        await put(saver, last, {"words": _words(3)}, id=coming)
+    with refused(Conflict):
+        await saver.put_writes(place(thread, coming), [("words", _words(1))], "task")
+    with refused(Conflict):
+        await put(saver, place(thread, coming), {"words": _words(4)})
+    with refused(Conflict):
+        await put(saver, place(thread), {"in": "child"}, ns="child:1", parents={"": coming})
+    with refused(Conflict):
+        await put(saver, place(thread), {"in": "child"}, ns="child:1", parents={"": id_of(last)})
+    assert [info async for info in saver.threads(prefix=thread)] == []
+
+    # Nor does it get into the thread that somebody begins under the same id.
+    anew = await put(saver, place(thread), {"new": 1})
+    with refused(Conflict):
+        await saver.put_writes(place(thread, coming), [("words", _words(1))], "task")
+    with refused(Conflict):
+        await put(saver, place(thread), {"in": "child"}, ns="child:1", parents={"": id_of(last)})
+    assert ids_of(await everything(saver, {"configurable": {"thread_id": thread}})) == [id_of(anew)]
 
 
 async def test_writes_may_begin_a_deleted_thread_anew(saver: Half, thread: str) -> None:
@@ -235,3 +261,53 @@ async def test_what_somebody_went_on_from_since_it_was_looked_at_is_not_deleted(
         assert await removed(keys, seen=seen) == 1
         assert await saver.get_tuple(first) is None
         assert await saver.get_tuple(late) is not None
+
+
+async def test_a_walk_gives_every_checkpoint_of_a_thread_once(saver: Half, thread: str) -> None:
+    expected: list[CheckpointKey] = []
+    for namespace in ("", "odd\0|name:1", "odd\0|name:10", "z"):
+        at = place(thread, namespace=namespace)
+        for turn in range(4):
+            at = await put(saver, at, {"turn": turn})
+            await saver.put_writes(at, [("turn", turn)], "task")
+            expected.append(CheckpointKey(namespace, id_of(at)))
+    await put(saver, place(f"{thread}-other"), {"turn": 9})
+    for limit in (1, 3, 16, 100):
+        found: list[Found] = []
+        after: CheckpointKey | None = None
+        while page := await _asked(saver, partial(_walked, thread, after, limit)):
+            assert len(page) <= limit
+            found += page
+            after = CheckpointKey(page[-1].row.namespace, page[-1].row.id)
+        assert sorted(CheckpointKey(one.row.namespace, one.row.id) for one in found) == sorted(expected)
+        assert [write.channel for one in found for write in one.writes] == ["turn"] * 16
+
+
+async def test_the_children_of_checkpoints_are_known(saver: Half, thread: str) -> None:
+    first = await put(saver, place(thread), {"turn": 0})
+    below = await put(saver, place(thread, id_of(first), "child:1"), {"turn": 0})
+    children = [id_of(await put(saver, first, {"turn": turn})) for turn in range(3)]
+    last = await put(saver, place(thread, children[0]), {"turn": 9})
+    # Put again under another parent, it is the other's child alone.
+    await put(saver, place(thread, children[1]), {"turn": 8}, id=children[2])
+
+    async def of(*keys: CheckpointKey) -> set[str]:
+        found: list[Found] = await _asked(saver, lambda backend: backend.children(thread, keys))
+        return {one.row.id for one in found}
+
+    assert await of(CheckpointKey("", id_of(first))) == set(children[:2])
+    assert await of(CheckpointKey("child:1", id_of(first))) == {id_of(below)}
+    assert await of(*(CheckpointKey("", one) for one in children)) == {id_of(last), children[2]}
+    assert await of() == await of(CheckpointKey("", new_id())) == set()
+    await saver.delete_checkpoint(last)
+    assert await of(CheckpointKey("", children[0])) == set()
+
+
+def _walked(thread: str, after: CheckpointKey | None, limit: int, backend: Backend) -> Coroutine[Any, Any, list[Found]]:
+    return backend.walk(thread, after, limit, with_writes=True)
+
+
+async def _asked(saver: Half, act: Callable[[Backend], Coroutine[Any, Any, Any]]) -> Any:
+    """What a backend answers, in the half that is tested."""
+    engine = saver.saver._engine
+    return await engine.arun(act) if saver.is_async else engine.run(act)

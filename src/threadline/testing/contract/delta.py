@@ -15,6 +15,7 @@ from ...model import Config
 from ..half import Half
 from ..making import checkpoint, everything, id_of, ids_of, place, put
 from ..raising import refused
+from .marks import two_savers
 
 
 class _Chat:
@@ -212,3 +213,23 @@ async def test_a_link_of_a_chain_is_not_deleted_alone(saver: Half, thread: str) 
     await saver.delete_checkpoint(chat.configs[7])
     await saver.delete_checkpoint(chat.configs[6])
     assert await _replayed(saver, chat.configs[5]) == chat.words[5]
+
+
+async def test_a_put_that_counts_on_a_chain_whose_parent_is_gone_is_a_conflict(saver: Half, thread: str) -> None:
+    chat = await _Chat(saver, thread).turns(4)
+    await saver.delete_checkpoint(chat.configs[-1])
+    with refused(Conflict, saying="words"):
+        await chat.turns(1)
+    assert ids_of(await everything(saver, place(thread))) == [id_of(config) for config in reversed(chat.configs[:3])]
+    assert await _replayed(saver, chat.configs[2]) == chat.words[2]
+
+
+@two_savers
+async def test_a_parent_that_somebody_else_deletes_is_missed_by_a_put_that_counts_on_it(
+    saver: Half, thread: str
+) -> None:
+    chat = await _Chat(saver, thread).turns(4)
+    await saver.another().delete_checkpoint(chat.configs[-1])
+    with refused(Conflict, saying="replayed"):
+        await chat.turns(1)
+    assert len(await everything(saver, place(thread))) == 3

@@ -38,6 +38,37 @@ async def test_a_prefix_is_text_and_no_pattern(saver: Half, thread: str) -> None
     assert await saver.count_threads(prefix=thread + "none") == 0
 
 
+async def test_a_prefix_of_any_length_finds_longer_ids_and_no_others(saver: Half, thread: str) -> None:
+    # Around the lengths at which a key of MySQL, or an index, could hold no more; one id is as long as its prefix.
+    sizes = (1, 100, 983, 984, 985, 1000, 1003, 1004, 1015, 1016, 1017, 1100)
+    for size in sizes:
+        head = (thread + "x" * size)[: max(size, len(thread) + 1)]
+        names = {head, head + "y", head + "x" * 200, head + "\U0010ffff" * 9}
+        for name in names:
+            await put(saver, place(name), {})
+        found = await _named(saver, prefix=head)
+        assert names <= set(found), size
+        assert all(name.startswith(head) for name in found)
+        assert len(found) == len(set(found)) == await saver.count_threads(prefix=head)
+        assert await _named(saver, prefix=head + "y") == [head + "y"]
+        assert set(await _named(saver.view(saver.saver.within(head)), limit=len(found) + 1)) == set(found)
+
+
+async def test_a_prefix_may_end_in_any_character(saver: Half, thread: str) -> None:
+    ends = ["\0", "\1", "\x7f", "\x80", "ÿ", "\ud7ff", "\ue000", "\uffff", "\U00010000", "💬", "\U0010ffff", "%", "_"]
+    long = thread + "l" * (998 - len(thread))
+    for end in ends:
+        for start in (thread, long):
+            names = {start + end, start + end * 2, start + end + "more", start + end + "\U0010ffff" * 4}
+            for name in names:
+                await put(saver, place(name), {})
+    for end in ends:
+        for start in (thread, long):
+            names = {start + end, start + end * 2, start + end + "more", start + end + "\U0010ffff" * 4}
+            assert set(await _named(saver, prefix=start + end)) == names, (end, len(start))
+            assert await saver.count_threads(prefix=start + end) == len(names)
+
+
 async def test_threads_are_paged_by_after_and_limit(saver: Half, thread: str) -> None:
     names = [f"{thread}-{at:02}" for at in range(11)]
     for name in names:

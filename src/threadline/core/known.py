@@ -1,0 +1,92 @@
+"""Which chunks of a thread this process knows to be stored, and which rows prove it.
+
+A chunk is known when a checkpoint that holds it was read here, or its put was acknowledged. A put leaves known
+chunks out, and names the rows that they are known by, its *witnesses*: the backend looks for them inside the put's
+transaction. A store that was set back to an earlier state lacks one of them, and the put is refused as `Stale`.
+
+Few witnesses prove everything. A put that named a witness was committed after it, so where the put's own row is, the
+witness was: an acknowledged put takes the place of the witnesses it named. What was read, or put at the same time,
+stands beside them. Pending writes teach nothing, because they have no row that later puts could name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import count
+
+from ..backends.port import CheckpointRow, Stamp, Witness
+from ..chunks.cache import BoundedCache
+from ..chunks.recall import Mark
+
+__all__ = ["Known", "KnownThreads", "witness_of"]
+
+_BYTES_PER_DIGEST = 100
+_BYTES_PER_THREAD = 600
+# Who reads many old checkpoints of a thread would make each later put look for all of them.
+_MOST_WITNESSES = 8
+_numbers = count(1)
+
+
+class Known:
+    """The chunks of one thread that are known under one stamp."""
+
+    __slots__ = ("digests", "mark", "stamp", "witnesses")
+
+    def __init__(self, stamp: Stamp, witnesses: tuple[Witness, ...] = ()) -> None:
+        self.stamp = stamp
+        # Tells this knowledge from any other of the same stamp: what was marked under it passes with it.
+        self.mark: Mark = (*stamp, next(_numbers))
+        self.digests: set[bytes] = set()
+        self.witnesses = witnesses
+
+
+class KnownThreads:
+    """What is known of each thread, within a bound in bytes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._threads: BoundedCache[str, Known] = BoundedCache(limit_bytes)
+
+    def of(self, thread_id: str) -> Known | None:
+        return self._threads.get(thread_id)
+
+    def learn(
+        self,
+        thread_id: str,
+        stamp: Stamp,
+        digests: Iterable[bytes],
+        witness: Witness,
+        *,
+        replaces: Collection[Witness] = (),
+        beside: Known | None = None,
+    ) -> Known:
+        """Note that a row is stored under a stamp, and these chunks with it.
+
+        `replaces` are the witnesses that the row was put after; `beside` is used where nothing else is held yet.
+        """
+        held = self._threads.get(thread_id)
+        if held is None or held.stamp != stamp:
+            if held is not None and held.stamp[0] == stamp[0] and held.stamp[1] > stamp[1]:
+                return held  # the answer of an older put came late
+            held = beside if beside is not None and beside.stamp == stamp else Known(stamp)
+        others = [
+            one for one in held.witnesses if one not in replaces and (one.namespace, one.id) != (witness[0], witness[1])
+        ]
+        if len(others) >= _MOST_WITNESSES:
+            held, others = Known(stamp), []
+        # First the witness, then what it proves: another thread may look in between.
+        held.witnesses = (*others, witness)
+        held.digests.update(digests)
+        cost = _BYTES_PER_THREAD + _BYTES_PER_DIGEST * len(held.digests) + len(thread_id)
+        self._threads.put(thread_id, held, cost)
+        return held
+
+    def drop(self, thread_id: str) -> None:
+        """Forget a thread: what was known of it is in doubt."""
+        self._threads.drop(thread_id)
+
+    def clear(self) -> None:
+        self._threads.clear()
+
+
+def witness_of(row: CheckpointRow) -> Witness:
+    return Witness(row.namespace, row.id, row.created)

@@ -1,0 +1,312 @@
+"""Forged bytes: what somebody who can write to the database gains by it, which is nothing but an error."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import forging
+import ormsgpack
+import pytest
+import spying
+from forging import (
+    add_chunks,
+    extension,
+    fan_out,
+    forge_channel,
+    kept,
+    langgraphs,
+    named,
+    read_in_every_way,
+    write_store,
+)
+
+import threadline
+from threadline import Corrupt, NotAllowed, Serializer, ThreadlineError
+from threadline.codec import Codec, Envelope
+
+HERE = Path(__file__).parent
+SOURCE = Path(threadline.__file__).resolve().parents[1]
+RULES = {"by default": {}, "strict": {"allowed_types": "strict"}}
+
+
+def child(*arguments):
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(SOURCE), str(HERE))),
+        "THREADLINE_TEST_SECRET": "s3cret",
+    }
+    return subprocess.run([sys.executable, *arguments], env=variables, capture_output=True, text=True, cwd=HERE)
+
+
+def deep(wrap, arrays=1000, times=60):
+    content = b"\x01"
+    for _ in range(times):
+        content = wrap(b"\x91" * arrays + content)
+    return content
+
+
+WRAPPED = {
+    "object": lambda inner: named("t", inner),
+    "group": lambda inner: named("*", inner),
+    "langgraph": lambda inner: extension(0, inner),
+    "pydantic": lambda inner: extension(5, inner),
+    "foreign": lambda inner: extension(forging.FOREIGN, b"\x07msgpack" + inner),
+    "kept": lambda inner: extension(forging.KEPT, b"\x05" + inner),
+    "kept foreign": lambda inner: extension(forging.KEPT, b"\x21\x07msgpack" + inner),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPED)
+def test_nesting_through_extensions_is_corrupt_and_does_not_end_the_process(tmp_path, wrap):
+    path = write_store(tmp_path / "forged.db", deep(WRAPPED[wrap]))
+    script = f"""
+        import threading
+        from forging import read_in_every_way
+        def read():
+            for options in ({{}}, {{"allowed_types": "strict"}}):
+                found = read_in_every_way({str(path)!r}, **options)
+                print({{name: type(error).__name__ for name, error in found.items()}})
+        read()
+        threading.stack_size(512 * 1024)
+        worker = threading.Thread(target=read)
+        worker.start()
+        worker.join()
+    """
+    done = child("-c", textwrap.dedent(script))
+    assert done.returncode == 0, done.stderr
+    outcomes = [eval(line) for line in done.stdout.splitlines()]
+    assert len(outcomes) == 4
+    for found in outcomes:
+        assert found["get_tuple"] == found["latest"] == found["state"] == "Corrupt", found
+
+
+def test_asking_for_the_stack_leaves_what_the_program_chose(tmp_path):
+    script = """
+        import threading
+        from threadline.codec import Codec
+        codec, content = Codec(), Codec().encode([1])
+        threading.stack_size(512 * 1024)
+        worker = threading.Thread(target=codec.decode, args=(content,))
+        worker.start()
+        worker.join()
+        print(threading.stack_size())
+    """
+    assert child("-c", textwrap.dedent(script)).stdout.strip() == str(512 * 1024)
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_a_few_chunks_that_name_each_other_often_are_corrupt_before_they_are_listed(tmp_path, rules):
+    path = write_store(tmp_path / "forged.db")
+    digest, rows = fan_out(128, 5)
+    add_chunks(path, rows)
+    forge_channel(path, [0, 5, 1], digest)
+    for options in (RULES[rules], {**RULES[rules], "share_decoded": True}):
+        found = read_in_every_way(path, **options)
+        for way in ("get_tuple", "latest"):
+            assert isinstance(found[way], Corrupt), (way, found[way])
+        assert "thread 't'" in str(found["get_tuple"])
+        assert "channel 'a'" in str(found["get_tuple"])
+
+
+def test_a_tree_whose_levels_lie_is_corrupt(tmp_path):
+    path = write_store(tmp_path / "forged.db")
+    digest, rows = fan_out(9, 2)
+    add_chunks(path, rows)
+    for reference in ([0, 3, 1], [0, 1, 1], [1, 2, 1], [1, 1, 1], [0, 24, 1]):
+        forge_channel(path, reference, digest)
+        found = read_in_every_way(path)
+        assert isinstance(found["get_tuple"], Corrupt), reference
+
+
+def test_what_repeats_too_much_to_be_read_is_not_stored():
+    saver = threadline.connect("memory://")
+    checkpoint = {**threadline.empty_checkpoint(), "channel_values": {"a": ["x" * 20_000] * 10_000}}
+    checkpoint["channel_versions"] = {"a": 1}
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    with pytest.raises(threadline.NotSerializable, match="repeats"):
+        saver.put(config, checkpoint, {}, {"a": 1})
+    checkpoint["channel_values"] = {"a": ["x" * 20_000] * 2_000}
+    stored = saver.put(config, checkpoint, {}, {"a": 1})
+    saver.clear_cache()
+    assert saver.get_tuple(stored).checkpoint["channel_values"] == checkpoint["channel_values"]
+
+
+def test_a_small_frame_does_not_become_a_gigabyte_and_what_is_larger_is_stored_as_it_is():
+    import zstandard
+
+    frame = zstandard.ZstdCompressor().compress(bytes((1 << 24) + 1))
+    with pytest.raises(Corrupt, match="absurd"):
+        Envelope().unwrap(1, frame, b"")
+    with pytest.raises(Corrupt, match="absurd"):
+        Envelope().unwrap(1, zstandard.ZstdCompressor().compress(bytes(70_000)), b"", 65_536)
+    large = bytes((1 << 24) + 1)
+    assert Envelope().wrap(large, b"") == (0, large)
+
+
+@pytest.mark.parametrize("mark", [lambda packed: packed, kept], ids=["bare", "marked"])
+@pytest.mark.parametrize("kind", ["Settings", "KeyedModel", "Model"])
+def test_secrets_of_the_process_do_not_get_into_the_store(tmp_path, monkeypatch, mark, kind):
+    monkeypatch.setenv("API_KEY", "s3cret")
+    monkeypatch.setenv("THREADLINE_TEST_SECRET", "s3cret")
+    spying.CALLS.clear()
+    for code in (4, 5):
+        path = write_store(tmp_path / f"{kind}{code}.db", mark(langgraphs(code, "spying", kind, {})))
+        with threadline.connect(path) as saver:
+            try:
+                found = saver.get_tuple(forging.CONFIG)
+            except (Corrupt, NotAllowed):
+                continue
+            value = found.checkpoint["channel_values"]["a"]
+            assert "s3cret" not in str(value.__dict__)
+            saver.put(forging.CONFIG, {**found.checkpoint, "id": "1" + forging.ID[1:]}, {}, {"a": 2})
+        assert b"s3cret" not in path.read_bytes()
+    assert not spying.CALLS
+
+
+def test_langgraphs_types_are_read_only_where_they_are_marked_or_asked_for():
+    packed = langgraphs(2, "spying", "Pair", {"first": 1, "second": 2}, None)
+    with pytest.raises(Corrupt, match="extension type 2"):
+        Codec().decode(packed)
+    with pytest.raises(Corrupt, match="extension type 2"):
+        Serializer().loads(packed)
+    assert Codec().decode(kept(packed)) == Serializer().loads_typed(("msgpack", packed)) == spying.Pair(1, 2)
+
+
+LARGE = ormsgpack.packb
+BOMBS = {
+    "fraction of a text": named("frac", LARGE("1e100000000")),
+    "bytearray of a number": named("ba", LARGE(5_000_000_000)),
+    "set of a range": named("s", named("range", LARGE([0, 30_000_000, 1]))),
+    "tuple of a range": named("t", named("range", LARGE([0, 30_000_000, 1]))),
+    "deque of a range": named("dq", b"\x92\xc0" + named("range", LARGE([0, 30_000_000, 1]))),
+    "counter of a range": named("ct", named("range", LARGE([0, 30_000_000, 1]))),
+    "uuid of bytes": named("uuid", LARGE(bytes(16))),
+    "address of a number": named("IPv4Address", LARGE(1)),
+    "flag that prints": named("re", LARGE(["a", 128])),
+    "long pattern": named("re", LARGE(["(" * 100_000, 0])),
+    "zone out of its folder": named("zi", LARGE("../../etc/passwd")),
+    "timedelta of texts": named("td", LARGE(["1", 0, 0])),
+    "array of huge elements": named("nd", LARGE(["<U1000000000", [0], "C", b""])),
+    "array of no elements": named("nd", LARGE(["|V0", [2**40], "C", b""])),
+    "array of objects in bytes": named("nd", LARGE(["|O", [1], "C", bytes(8)])),
+    "frame of no stream": named("pandas.DataFrame", LARGE([b"", None])),
+    "json": extension(forging.FOREIGN, b"\x04json" + b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.parametrize("rules", RULES)
+def test_a_small_bomb_is_corrupt(tmp_path, bomb, rules):
+    import numpy  # noqa: F401
+    import pandas  # noqa: F401
+
+    path = write_store(tmp_path / "forged.db", BOMBS[bomb])
+    found = read_in_every_way(path, **RULES[rules])
+    assert isinstance(found["get_tuple"], Corrupt), found["get_tuple"]
+    assert "channel 'a'" in str(found["get_tuple"])
+
+
+def _spies():
+    spy = named("spying:Spy", b"\x81\xa4keep\xc0")
+    slotted = named("spying:SlottedSpy", b"\x81\xa4keep\xc0")
+    color = named("spying:Color", LARGE(["RED"]))
+    return [
+        spy,
+        slotted,
+        color,
+        named("spying:Setting", b"\x81\xa5value\x01"),
+        named("spying:Model", b"\x81\xa5value\x01"),
+    ]
+
+
+def test_no_method_of_a_stored_class_runs_when_its_instance_is_the_state_of_another_type():
+    import hostile_bytes
+
+    codec, ran = Codec(), {}
+    for name in hostile_bytes.NAMES:
+        for spy in _spies():
+            for state in (
+                spy,
+                b"\x91" + spy,
+                b"\x92" + spy * 2,
+                b"\x93" + spy * 3,
+                b"\x94" + spy * 4,
+                b"\x81\xa4keep" + spy,
+            ):
+                spying.CALLS.clear()
+                with contextlib.suppress(ThreadlineError):
+                    codec.decode(named(name, state))
+                called = spying.CALLS.keys() - ({"__hash__", "__eq__"} if name in ("s", "fs", "m") else set())
+                if called:
+                    ran[name] = called
+    assert not ran
+
+
+@pytest.mark.parametrize("code", range(8))
+def test_no_method_of_a_stored_class_runs_when_its_instance_is_a_state_of_langgraphs(code):
+    from threadline.codec.legacy import _STANDARD
+
+    ran = {}
+    for module, name in [*_STANDARD, ("spying", "Pair"), ("spying", "Model"), ("langgraph.types", "Send")]:
+        for spy in _spies():
+            for state in (spy, b"\x91" + spy, b"\x81\xa4keep" + spy):
+                spying.CALLS.clear()
+                content = b"\x94" + LARGE(module) + LARGE(name) + state + b"\xc0"
+                with contextlib.suppress(ThreadlineError):
+                    Codec().decode(extension(forging.KEPT, bytes((code,)) + content))
+                called = spying.CALLS.keys() - ({"__hash__", "__eq__"} if name in ("set", "frozenset") else set())
+                if called:
+                    ran[module, name] = called
+    assert not ran
+
+
+def test_setting_fields_passes_by_setters_and_properties():
+    spying.CALLS.clear()
+    made = Codec().decode(named("spying:Setting", b"\x81\xa5value\x05"))
+    assert made.__dict__ == {"value": 5}
+    made = Codec().decode(named("spying:Propertied", b"\x81\xa5value\x05"))
+    assert made.__dict__ == {"value": 5}
+    assert not spying.CALLS
+
+
+class OddError(Exception):
+    def __str__(self):
+        raise BaseException("no text")
+
+
+OddError.__module__ = 5
+
+
+@pytest.mark.parametrize(
+    "value",
+    [memoryview(b"abc"), OddError(1), ValueError(object()), KeyError()],
+    ids=["memoryview", "odd error", "odd argument", "no argument"],
+)
+def test_odd_values_are_stored_or_refused_by_an_error_of_ours(value):
+    try:
+        packed = Codec().encode([value])
+    except ThreadlineError:
+        return
+    Codec().decode(packed)
+
+
+def _run_generator(seed, count):
+    done = child("hostile_bytes.py", str(seed), str(count))
+    assert done.returncode == 0, (done.returncode, done.stderr[-3000:])
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["count"] == 0, found
+    assert not found["calls"].keys() - {"__hash__", "__eq__"}, found["calls"]
+
+
+def test_made_up_bytes_end_in_a_value_or_an_error_of_ours():
+    _run_generator(20260101, 2_000)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(20))
+def test_a_great_many_made_up_bytes_end_in_a_value_or_an_error_of_ours(seed):
+    _run_generator(seed, 10_000)
