@@ -73,10 +73,11 @@ class MemoryBackend(MemorySurvey):
 
     def _has_all(self, thread: ThreadRow, change: Change) -> bool:
         """Whether the rows by which the writer knows of chunks are there."""
-        rows = [self._checkpoints.get((thread.serial, one.namespace, one.id)) for one in change.witnesses]
-        return all(
-            row is not None and row.created == one.created for row, one in zip(rows, change.witnesses, strict=True)
-        )
+        for namespace, checkpoint_id, created in change.witnesses:
+            row = self._checkpoints.get((thread.serial, namespace, checkpoint_id))
+            if row is None or row.created != created:
+                return False
+        return True
 
     def _apply(self, change: Change) -> Applied:
         thread = self._alive(change.thread_id) or self._begin(change)

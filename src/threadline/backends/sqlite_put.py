@@ -200,9 +200,9 @@ def _lost(cursor: sqlite3.Cursor, sql: Statements, changes: Sequence[Change], th
     for position, change in enumerate(changes):
         thread = threads.get(change.thread_id)
         if thread is not None:
-            place = (thread[2], thread[1])
+            _, serial, pool, *_ = thread
             for witness in change.witnesses:
-                if cursor.execute(sql.has_witness, (*place, *witness)).fetchone() is None:
+                if cursor.execute(sql.has_witness, (pool, serial, *witness)).fetchone() is None:
                     lost.add(position)
     return lost
 

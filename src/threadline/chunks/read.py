@@ -24,6 +24,8 @@ from .sizes import Budget, repeats_too_much
 
 __all__ = ["Pile", "Reader", "chunk_place", "reached"]
 
+# Fewer chunks than this make too few objects for the garbage collector to come.
+_MANY_CHUNKS = 64
 # digests -> digest, links, form and stored bytes of each that is there
 FetchChunks = Callable[[list[bytes]], Awaitable["list[tuple[bytes, bytes, int, bytes]]"]]
 
@@ -78,7 +80,8 @@ class Reader:
             absent = self._from_cache(pile, items, nodes)
             if absent:
                 fetched = await fetch(sorted(absent))
-                self._accept(pool, pile, absent, fetched, nodes)
+                accept = self._accept if len(fetched) < _MANY_CHUNKS else self._accept_quietly
+                accept(pool, pile, absent, fetched, nodes)
             below: dict[bytes, tuple[int, int]] = {}
             items = set()
             for digest, (kind, depth) in nodes.items():
@@ -106,9 +109,11 @@ class Reader:
         if absent:
             self._accept(pool, pile, absent, await fetch(sorted(absent)), wanted)
 
-    @quietly
     def value(self, ref: Ref, pile: Pile) -> Any:
         """The value of a reference whose chunks are in the pile; Corrupt if one is damaged, NotFound lacking a key."""
+        return self._value(ref, pile) if len(pile.items) < _MANY_CHUNKS else self._quiet_value(ref, pile)
+
+    def _value(self, ref: Ref, pile: Pile) -> Any:
         try:
             if self.share_decoded:
                 return self._shared(ref, pile, Budget())
@@ -128,6 +133,8 @@ class Reader:
             if digest in pile.locked:
                 raise NotFound(pile.locked[digest]) from None
             raise Corrupt(f"the chunk {digest.hex()} {pile.damaged.get(digest, 'is missing')}") from None
+
+    _quiet_value = quietly(_value)
 
     def content(self, ref: Ref, pile: Pile, budget: Budget | None = None) -> bytes:
         """The encoded bytes of a reference; Corrupt where they are more than any value has."""
@@ -151,7 +158,8 @@ class Reader:
         """The keys (of a dict) and the encoded bytes of a tree's items."""
         keys, refs = entries(tree, pile, budget)
         items = pile.items
-        budget.take(0, sum([len(items[child]) for child in refs if type(child) is bytes]) + sum(map(len, keys)))
+        size = sum([len(items[child]) for child in refs if type(child) is bytes])
+        budget.take(0 if tree.depth else len(refs), size + sum(map(len, keys)) if keys else size)
         return keys, [items[child] if type(child) is bytes else self.content(child, pile, budget) for child in refs]
 
     def clear(self) -> None:
@@ -166,7 +174,6 @@ class Reader:
         pile.nodes.update(held_nodes)
         return (items - held_items.keys()) | (nodes.keys() - held_nodes.keys())
 
-    @quietly
     def _accept(
         self,
         pool: int,
@@ -213,6 +220,8 @@ class Reader:
         if len(fetched) < len(wanted):
             for digest in wanted.difference([row[0] for row in fetched]):
                 pile.damaged[digest] = "is missing"
+
+    _accept_quietly = quietly(_accept)
 
     def _shared(self, ref: Ref, pile: Pile, budget: Budget) -> Any:
         """The value, made of objects that other values may hold too."""
@@ -269,8 +278,7 @@ def leaves(tree: Tree, pile: Pile) -> list[bytes]:
 
 def entries(tree: Tree, pile: Pile, budget: Budget) -> tuple[list[str], list[Ref]]:
     """The keys (of a dict) and the references of all of a tree's items, in order."""
-    if tree.depth == 0:
-        budget.take(len(tree.children), 0)
+    if tree.depth == 0:  # listed already; whoever reads them counts them
         return list(tree.keys or ()), list(tree.children)
     keys: list[str] = []
     refs: list[Ref] = []

@@ -21,7 +21,7 @@ from .documents import Roots, read_document, write_place, write_row
 from .known import Known, witness_of
 from .prepare import Prepared, PreparedPut, PreparedWrites, pointing
 from .requests import Place
-from .tools import REFUSED, Tools
+from .tools import Tools
 
 __all__ = ["put_all"]
 
@@ -30,8 +30,9 @@ _MOST_TRIES = 32
 
 async def put_all(backend: Backend, tools: Tools, prepared: Sequence[Prepared], now: float) -> None:
     """Apply prepared puts and writes in one transaction; durable when this returns."""
-    for one in prepared:
-        _refuse_descendants(tools, one)
+    if tools.refused:
+        for one in prepared:
+            _refuse_descendants(tools, one)
     for _ in range(_MOST_TRIES):
         for one in prepared:
             if isinstance(one, PreparedPut):
@@ -59,7 +60,7 @@ async def put_all(backend: Backend, tools: Tools, prepared: Sequence[Prepared], 
 def _refuse_descendants(tools: Tools, one: Prepared) -> None:
     """Raise Conflict for what builds on a checkpoint that this process was refused."""
     for checkpoint_id in {one.place.checkpoint_id, one.descent[0]}:
-        if checkpoint_id is not None and tools.coming.get((one.place.thread_id, checkpoint_id)) is REFUSED:
+        if checkpoint_id is not None and tools.refused.get((one.place.thread_id, checkpoint_id)):
             raise Conflict(
                 f"thread {one.place.thread_id!r}: the put of checkpoint {checkpoint_id!r} was refused, and so is what "
                 f"builds on it; read the thread again and start a new run"
@@ -69,7 +70,7 @@ def _refuse_descendants(tools: Tools, one: Prepared) -> None:
 def _note_refusal(tools: Tools, prepared: Sequence[Prepared]) -> None:
     for one in prepared:
         if isinstance(one, PreparedPut):
-            tools.coming.put((one.place.thread_id, one.checkpoint_id), REFUSED, 300)
+            tools.refuse(one.place.thread_id, one.checkpoint_id)
 
 
 async def _read_parent(backend: Backend, tools: Tools, put: PreparedPut) -> None:
@@ -132,6 +133,12 @@ def _rename(one: Prepared, held: Chunks) -> None:
 
 def _changes(tools: Tools, prepared: Sequence[Prepared], now: float) -> list[Change]:
     """The changes of one transaction; the first to a thread proves what all of them rely on."""
+    if len(prepared) == 1 and not (isinstance(prepared[0], PreparedPut) and prepared[0].deltas):
+        [one] = prepared
+        change = _change(tools, one, one.moment(now))
+        if one.known is not None:
+            change.witnesses = one.known.witnesses
+        return [change]
     changes: list[Change] = []
     proven: set[str] = set()
     coming: set[tuple[str, str, str | None]] = set()
@@ -143,7 +150,7 @@ def _changes(tools: Tools, prepared: Sequence[Prepared], now: float) -> list[Cha
             proven.add(one.place.thread_id)
         if isinstance(one, PreparedPut):
             # What is brought over from elsewhere is taken as it is there.
-            if tuple(one.place) not in coming and one.made_at is None:
+            if one.deltas and one.made_at is None and tuple(one.place) not in coming:
                 _require_chain(one, change)
             coming.add((one.place.thread_id, one.place.namespace, one.checkpoint_id))
         changes.append(change)
@@ -219,14 +226,14 @@ def _acknowledge(
     stamps: Sequence[Stamp],
 ) -> None:
     """The commit is in: what it sent is known, what it encoded may be recognised."""
-    proved: dict[str, list[Witness]] = {}
+    proved: dict[str, tuple[Witness, ...]] = {}
     for one, change, stamp in zip(prepared, changes, stamps, strict=True):
-        earlier = proved.setdefault(change.thread_id, [])
-        earlier.extend(change.witnesses)
+        thread_id = change.thread_id
+        earlier = proved[thread_id] = (*proved.get(thread_id, ()), *change.witnesses)
         if isinstance(one, PreparedPut):
             witness = witness_of(change.checkpoints[0])
-            known = tools.known.learn(change.thread_id, stamp, one.chunks, witness, replaces=earlier, beside=one.known)
-            earlier.append(witness)
+            known = tools.known.learn(thread_id, stamp, one.chunks, witness, replaces=earlier, beside=one.known)
+            proved[thread_id] = (*earlier, witness)
             _remember(tools, one, witness, known, stamp)
 
 
@@ -240,7 +247,7 @@ def _remember(tools: Tools, put: PreparedPut, witness: Witness, known: Known, st
         tools.keep_parent(thread_id, witness, known.mark, put.settled())
     if tools.fencing:
         tools.note_read(Place(thread_id, namespace, put.checkpoint_id), by_id=put.is_branching)
-    tools.coming.drop((thread_id, put.checkpoint_id))
+    tools.coming.pop((thread_id, put.checkpoint_id), None)
 
 
 async def _refresh(backend: Backend, tools: Tools, one: Prepared) -> None:

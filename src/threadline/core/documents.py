@@ -257,6 +257,8 @@ def searchable_value(value: Any) -> str | float | None:
     Numbers of every kind become an exact small integer or a float; unequal ones may share a form, and the
     core checks what the database found.
     """
+    if type(value) is dict:  # that of the parents is in every checkpoint
+        return None
     if isinstance(value, str):
         return str.__str__(value) if len(value) <= _LONGEST_INDEXED and value.isprintable() else None
     if isinstance(value, int) and abs(value) < 2**53:

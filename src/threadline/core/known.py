@@ -68,9 +68,10 @@ class KnownThreads:
             if held is not None and held.stamp[0] == stamp[0] and held.stamp[1] > stamp[1]:
                 return held  # the answer of an older put came late
             held = beside if beside is not None and beside.stamp == stamp else Known(stamp)
-        others = [
-            one for one in held.witnesses if one not in replaces and (one.namespace, one.id) != (witness[0], witness[1])
-        ]
+        others: list[Witness] = []
+        if held.witnesses != replaces:
+            here = witness[0], witness[1]
+            others = [one for one in held.witnesses if one not in replaces and one[:2] != here]
         if len(others) >= _MOST_WITNESSES:
             held, others = Known(stamp), []
         # First the witness, then what it proves: another thread may look in between.

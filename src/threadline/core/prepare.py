@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import ormsgpack
 
 from ..backends.port import Stamp, Witness, WriteRow
+from ..chunks.cutting import LONGEST_PIECE
 from ..chunks.encode import Chunks, Encoded, Encoder
 from ..chunks.recall import Run
 from ..chunks.refs import Ref, pack_refs
@@ -156,7 +157,7 @@ def prepare_put(
     put.roots = Roots(versions, refs)
     put.deltas = _counted_deltas(metadata)
     put.descent = (place.checkpoint_id or _root_above(place, metadata), place.checkpoint_id is None)
-    tools.coming.put((place.thread_id, put.checkpoint_id), put.descent, 300)
+    tools.expect(place.thread_id, put.checkpoint_id, put.descent)
     _warn_of_size(tools, put)
     return put
 
@@ -178,12 +179,12 @@ def prepare_writes(
     prepared = PreparedWrites(place, tools.known.of(place.thread_id), are_first=are_first)
     prepared.descent = tools.coming.get((place.thread_id, place.checkpoint_id)) or (place.checkpoint_id, True)
     prepared.encoder = tools.encoder(prepared.known)
+    place_in_thread = place.namespace, place.checkpoint_id, text_id(task_id, "task_id")
     for position, (channel, value) in enumerate(checked):
         ref = prepared.take(prepared.encoder.value(value, f"write {channel}"))
         index = WRITES_IDX_MAP.get(channel, position)
-        task = text_id(task_id, "task_id")
-        row = WriteRow(place.namespace, place.checkpoint_id, task, index, task_path, channel, b"", 0, b"", index < 0)
-        prepared.writes.append(pointing(row, ref))
+        links, data = _pointer(ref)
+        prepared.writes.append(WriteRow(*place_in_thread, index, task_path, channel, links, 0, data, index < 0))
         prepared.refs.append(ref)
     prepared.made, prepared.noded = [], []  # writes are not encoded again; nothing to recognise
     return prepared
@@ -203,8 +204,13 @@ def _root_above(place: Place, metadata: Mapping[str, Any]) -> str | None:
 
 def pointing(write: WriteRow, ref: Ref) -> WriteRow:
     """A write of the value at a reference."""
+    links, data = _pointer(ref)
+    return write._replace(links=links, data=data)
+
+
+def _pointer(ref: Ref) -> tuple[bytes, bytes]:
     links, packed = pack_refs({"": ref})
-    return write._replace(links=links, data=ormsgpack.packb(packed[""]))
+    return links, ormsgpack.packb(packed[""])
 
 
 def _find_parent(tools: Tools, put: PreparedPut, siblings: Mapping[tuple[str, str, str], PreparedPut]) -> None:
@@ -234,6 +240,8 @@ def _fence(tools: Tools, put: PreparedPut, source: Any) -> None:
 
 
 def _warn_of_size(tools: Tools, put: PreparedPut) -> None:
+    if not put.reused and len(put.chunks) * LONGEST_PIECE <= _LARGE_CHECKPOINT_BYTES:
+        return
     size = sum([len(content) for _, content in put.chunks.values()])
     size += sum([run.cost_bytes for run in put.reused])
     if size > _LARGE_CHECKPOINT_BYTES and put.place.thread_id not in tools.warned:

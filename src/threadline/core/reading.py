@@ -119,6 +119,8 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
 def _learn(tools: Tools, read: Read) -> None:
     """What a checkpoint that was read whole is made of is stored, and its row shows it; writes show nothing."""
     found, pile = read.found, read.pile
+    if tools.knows(found):
+        return
     digests = {*pile.items, *pile.nodes}
     if read.writes or read.sends:
         digests -= reached([ref for _, ref in (*read.writes, *read.sends)], pile)

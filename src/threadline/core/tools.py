@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
-from ..backends.port import Backend, Witness
+from ..backends.port import Backend, Found, Witness
 from ..chunks.cache import BoundedCache
 from ..chunks.digest import Digesters
 from ..chunks.encode import Encoder
@@ -26,18 +26,17 @@ from .known import Known, KnownThreads
 from .policy import Policy
 from .requests import Place
 
-__all__ = ["Descent", "Parent", "REFUSED", "Tools"]
+__all__ = ["Descent", "Parent", "Tools"]
 
 log = logging.getLogger("threadline")
 _META_KEYS = "keys"
 _BYTES_PER_BRANCHING = 200
+_MOST_PUTS = 10_000
 _LEAST_BRANCHING_BYTES = 1024 * 1024
 _ENCRYPTED = "this store is encrypted: open it with encryption=KeyRing(…)"
 
 # The checkpoint that a put descends from, and whether it may begin a thread that is deleted.
 Descent = tuple[str | None, bool]
-# Stands for the descent of a put that was refused; told by identity.
-REFUSED: Descent = ("refused", False)
 
 
 class Parent(NamedTuple):
@@ -101,8 +100,9 @@ class Tools:
         self.known = KnownThreads(cache_bytes // 2)
         # (thread, namespace) -> the checkpoint last put or got.
         self._parents: BoundedCache[tuple[str, str], Parent] = BoundedCache(cache_bytes // 4)
-        # Checkpoints whose puts are under way, with what these descend from, or were refused.
-        self.coming: BoundedCache[tuple[str, str], Descent] = BoundedCache(cache_bytes // 16)
+        # Checkpoints whose puts are under way, with what these descend from; those whose puts were refused.
+        self.coming: dict[tuple[str, str], Descent] = {}
+        self.refused: dict[tuple[str, str], bool] = {}
         # Which checkpoints a run may branch from although they are not the newest: it read them by their ids, or
         # put them on such a branch. All others are fenced, so that what is forgotten is refused and not let through.
         self._branching: BoundedCache[int, bool] = BoundedCache(max(cache_bytes // 8, _LEAST_BRANCHING_BYTES))
@@ -199,6 +199,20 @@ class Tools:
             one.recall.clear()
             one.reader.clear()
 
+    def expect(self, thread_id: str, checkpoint_id: str, descent: Descent) -> None:
+        """A put is under way: what overtakes it descends from what it descends from."""
+        self.coming[thread_id, checkpoint_id] = descent
+        if self.refused:
+            self.refused.pop((thread_id, checkpoint_id), None)
+        if len(self.coming) > _MOST_PUTS:  # those that failed were never taken out
+            self.coming.pop(next(iter(self.coming)), None)
+
+    def refuse(self, thread_id: str, checkpoint_id: str) -> None:
+        """A put was refused, and so will be what builds on it."""
+        self.refused[thread_id, checkpoint_id] = True
+        if len(self.refused) > _MOST_PUTS:
+            self.refused.pop(next(iter(self.refused)), None)
+
     def encoder(self, known: Known | None) -> Encoder:
         """What encodes values for a thread; while its pool is not known, under names of no pool."""
         if self.envelope.ring is None:
@@ -218,6 +232,14 @@ class Tools:
         """A checkpoint that is remembered, if what is known of its thread is what was known then."""
         held = self._parents.get((thread_id, namespace))
         return held if held is not None and held.witness.id == checkpoint_id and held.mark == mark else None
+
+    def knows(self, found: Found) -> bool:
+        """Whether a row, and with it what it is made of, is what was last put or got in its namespace."""
+        row, known = found.row, self.known.of(found.thread_id)
+        if known is None or known.stamp != (found.pool, found.epoch):
+            return False
+        held = self.parent(found.thread_id, row.namespace, row.id, known.mark)
+        return held is not None and held.witness.created == row.created
 
     def note_read(self, place: Place, *, by_id: bool) -> None:
         """Remember how a run came to a checkpoint: by its id, or as the newest."""

@@ -38,7 +38,7 @@ def migrations(prefix: str, types: dict[str, str]) -> list[Migration]:
                 f"namespace {key} NOT NULL, id {key} NOT NULL, parent {key}, links {blob} NOT NULL, "
                 f"form {whole} NOT NULL, document {blob} NOT NULL, metadata_form {whole} NOT NULL, "
                 f"metadata {blob} NOT NULL, step {whole}, source {key}, run_id {key}, created {real} NOT NULL, "
-                f"searchable {text}, PRIMARY KEY (pool, thread, namespace, id))",
+                f"searchable {text}, PRIMARY KEY (pool, thread, namespace, id)){rowless}",
                 f"CREATE INDEX IF NOT EXISTS {prefix}checkpoints_by_age ON {prefix}checkpoints (id)",
                 f"CREATE INDEX IF NOT EXISTS {prefix}checkpoints_by_run ON {prefix}checkpoints (run_id) "
                 f"WHERE run_id IS NOT NULL",
