@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .backends.engine import Engine, named_memory
-from .codec.rules import AllowedTypes, TypeRules
+from .codec.rules import AllowedTypes, TypeRules, UnknownTypes
 from .codec.seal import CipherRing, Ring
 from .codec.serializer import Serializer
 from .codec.wire import Codec
@@ -39,6 +39,7 @@ _TOOL_OPTIONS = frozenset(
     [
         "serde",
         "allowed_types",
+        "unknown_types",
         "compression",
         "encryption",
         "cache_bytes",
@@ -201,6 +202,7 @@ def make_tools(
     *,
     serde: Any = None,
     allowed_types: AllowedTypes = None,
+    unknown_types: UnknownTypes | None = None,
     compression: str | None = "zstd",
     encryption: Ring | None = None,
     cache_bytes: int = 64 * 1024 * 1024,
@@ -221,13 +223,14 @@ def make_tools(
         foreign, ring = serde.serde, CipherRing(serde.cipher)
     codec: Codec
     if isinstance(foreign, Serializer):
-        if allowed_types is not None:
-            raise InvalidRequest("give allowed_types= to the Serializer, or to connect without one, not both")
+        if allowed_types is not None or unknown_types is not None:
+            option = "allowed_types" if allowed_types is not None else "unknown_types"
+            raise InvalidRequest(f"give {option}= to the Serializer, or to connect without one, not both")
         codec = foreign.codec
     else:
         if foreign is not None and not hasattr(foreign, "dumps_typed"):
             foreign = _Untyped(foreign)
-        codec = Codec(TypeRules(allowed_types), foreign=foreign)
+        codec = Codec(TypeRules(allowed_types), foreign=foreign, unknown_types=unknown_types or "refuse")
     return Tools(
         codec,
         ring=ring,

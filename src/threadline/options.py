@@ -102,6 +102,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "ttl": (lambda value: value is None or (_is_seconds(value) and value > 0), "a number of seconds above 0"),
     "timeout": (_is_seconds, "a number of seconds, 0 or more"),
     "trust_identity": _FLAG,
+    "unknown_types": (_one_of("plain", "refuse", None), "'plain' or 'refuse'"),
 }
 
 # The names of all options.

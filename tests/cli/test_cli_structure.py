@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cli_process import settings
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretBytes, SecretStr
 
 from threadline.codec import Codec
 from threadline.codec.structure import StructuralCodec, Structure
@@ -123,3 +123,67 @@ def _by_langgraph(value: Any) -> bytes:
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     return Codec(foreign=JsonPlusSerializer()).encode(value)
+
+
+def test_secrets_are_masked_unless_they_are_asked_for(tmp_path: pathlib.Path) -> None:
+    import threadline
+
+    path = tmp_path / "secret.db"
+    with threadline.connect(path) as saver:
+        for step, words in enumerate(("first word", "second word"), start=1):
+            checkpoint = threadline.empty_checkpoint()
+            checkpoint["channel_values"] = {"login": {"key": SecretStr(words), "raw": [SecretBytes(words.encode())]}}
+            checkpoint["channel_versions"] = {"login": step}
+            place = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+            config = saver.put(place, checkpoint, {"source": "update", "step": step}, {"login": step})
+        saver.put_writes(config, [("login", SecretStr("third word")), ("__interrupt__", SecretStr("fourth"))], "task")
+    for command in (["show", "t"], ["diff", "t", "step:1", "step:2"], ["writes", "t"]):
+        for options in ([], ["--json"]):
+            arguments = [sys.executable, "-m", "threadline", *command, "--url", str(path), *options]
+            told = [
+                subprocess.run([*arguments, *more], env=settings(), capture_output=True, text=True, check=True).stdout
+                for more in ([], ["--reveal"])
+            ]
+            assert "word" not in told[0]
+            assert "*****" in told[0]
+            assert "word" in told[1]
+
+
+APPLICATION = """
+import dataclasses
+@dataclasses.dataclass
+class Order:
+    number: int
+"""
+
+
+def test_fsck_counts_the_types_that_it_cannot_rebuild_and_lets_them_try(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "orders_app.py").write_text(APPLICATION)
+    script = (
+        "import orders_app, threadline\n"
+        "saver, checkpoint = threadline.connect('orders.db'), threadline.empty_checkpoint()\n"
+        "checkpoint['channel_values'] = {'orders': [orders_app.Order(n) for n in range(3)]}\n"
+        "checkpoint['channel_versions'] = {'orders': 1}\n"
+        "saver.put({'configurable': {'thread_id': 't', 'checkpoint_ns': ''}}, checkpoint, {}, {'orders': 1})\n"
+    )
+
+    def run(*arguments: str, status: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, env=settings(), capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    run("-c", script)
+    told = run("-m", "threadline", "fsck", "--url", "orders.db")
+    assert "not rebuilt: 3 objects of 1 types that this process cannot rebuild: orders_app:Order (3)" in told
+    assert "--import MODULE" in told
+    assert '"orders_app:Order": 3' in run("-m", "threadline", "fsck", "--url", "orders.db", "--json")
+    assert "not rebuilt" not in run("-m", "threadline", "fsck", "--url", "orders.db", "--import", "orders_app")
+    (tmp_path / "orders_app.py").write_text(APPLICATION + "    added: int\n")
+    told = run("-m", "threadline", "fsck", "--url", "orders.db", "--import", "orders_app")
+    assert "orders_app:Order (3)" in told
+    assert "lacks the field 'added'" in told
+    assert "no_such_module" in run(
+        "-m", "threadline", "fsck", "--url", "orders.db", "--import", "no_such_module", status=2
+    )

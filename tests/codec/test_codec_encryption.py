@@ -161,10 +161,10 @@ def test_rows_that_changed_places_are_corrupt(path, sealed, column):
     saver = sealed(old=OLD)
     configs = [put(saver, {"a": thread}, thread=thread) for thread in ("one", "two")]
     configs += [put(saver, {"a": "three"}, after=configs[0])]
-    held = rows(path, f"select rowid, {column} from threadline_checkpoints order by rowid")
+    held = rows(path, f"select id, {column} from threadline_checkpoints order by id")
     moved = [data for _, data in held[1:] + held[:1]]
-    for (rowid, _), data in zip(held, moved, strict=True):
-        rows(path, f"update threadline_checkpoints set {column} = ? where rowid = ?", data, rowid)
+    for (checkpoint_id, _), data in zip(held, moved, strict=True):
+        rows(path, f"update threadline_checkpoints set {column} = ? where id = ?", data, checkpoint_id)
     for config in configs:
         damaged(saver, config)
 
@@ -222,7 +222,7 @@ def test_plaintext_in_a_sealed_store_is_refused(path, sealed):
 
 def test_a_sealed_store_is_not_opened_without_keys(path, sealed):
     config, _ = fill(sealed(old=OLD))
-    before = rows(path, "select count(*), max(rowid) from threadline_checkpoints")
+    before = rows(path, "select count(*), max(id) from threadline_checkpoints")
     for use in (
         lambda saver: saver.get_tuple(config),
         lambda saver: list(saver.list(None)),
@@ -234,7 +234,7 @@ def test_a_sealed_store_is_not_opened_without_keys(path, sealed):
     ):
         with pytest.raises(InvalidRequest, match="encryption="):
             use(sealed())
-    assert rows(path, "select count(*), max(rowid) from threadline_checkpoints") == before
+    assert rows(path, "select count(*), max(id) from threadline_checkpoints") == before
 
 
 async def _try(awaitable):

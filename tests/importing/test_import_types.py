@@ -6,10 +6,13 @@ import collections
 import datetime as dt
 import decimal
 import ipaddress
+import json
 import pathlib
 import re
 import uuid
 import zoneinfo
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -175,3 +178,26 @@ def test_nothing_is_imported_because_stored_bytes_say_so(tag: str) -> None:
     with pytest.raises(NotAllowed):
         Codec().decode(stored)
     assert "this" not in sys.modules
+
+
+def test_arrays_of_objects_are_kept_and_never_called_corrupt() -> None:
+    tag, content = JsonPlusSerializer().dumps_typed({"a": numpy.array([1, "x"], dtype=object)})
+    transfer = TransferCodec()
+    stored = transfer.encode_natively(transfer.load(tag, content))
+    assert Codec(unknown_types="plain").decode(stored) == {"a": None}
+    with pytest.raises(NotAllowed, match="array of objects"):
+        Codec().decode(stored)
+
+
+def test_an_import_counts_the_types_that_it_cannot_rebuild_and_lets_them_try(
+    source: Path, target: Path, run_import: Callable[..., Any], import_here: Callable[..., Any]
+) -> None:
+    told = run_import(source, "--to", target).stdout
+    assert "not rebuilt" in told
+    assert "travel_app:" in told
+    assert "--import MODULE" in told
+    counted = json.loads(run_import(source, "--to", target, "--json").stdout)["unknown_types"]
+    assert set(counted) >= {name for name in counted if name.startswith("travel_app:")} != set()
+    assert not any(name.startswith("langchain_core.messages") for name in counted)
+    # This process has the application's classes.
+    assert "not rebuilt" not in import_here("--import", "travel_app", source, "--to", target).stdout

@@ -24,7 +24,7 @@ from .output import (
     readable_bytes,
     readable_time,
 )
-from .rendering import one_line_of, plain, print_value
+from .rendering import Reveal, one_line_of, plain, print_value
 
 __all__ = ["diff", "show", "threads", "writes"]
 
@@ -74,6 +74,7 @@ def show(
     namespace: Namespace = "",
     channel: Annotated[str | None, typer.Option("--channel", metavar="NAME", help="Only this channel.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Cut nothing, on a terminal too.")] = False,
+    reveal: Reveal = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the state at a checkpoint and its metadata.
@@ -125,6 +126,7 @@ def diff(
     thread: ThreadId,
     a: Annotated[str, typer.Argument(metavar="A", help="The earlier checkpoint, named as for show.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The later checkpoint.")] = "head",
+    reveal: Reveal = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what differs between two checkpoints of a thread."""
@@ -165,7 +167,14 @@ def _channel_json(one: Any) -> dict[str, Any]:
     return {"channel": one.channel, "kind": one.kind, "items": items}
 
 
-def writes(url: Url, thread: ThreadId, at: At = None, namespace: Namespace = "", as_json: AsJson = False) -> None:
+def writes(
+    url: Url,
+    thread: ThreadId,
+    at: At = None,
+    namespace: Namespace = "",
+    reveal: Reveal = False,
+    as_json: AsJson = False,
+) -> None:
     """Show who wrote what towards the next checkpoint, in order."""
     with open_store(url, read_only=True) as store:
         found = store.saver.thread(thread).writes(at, namespace=namespace)

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from .. import importing
+from ..core.damage import told_unknown
 from ..importing import Counts, ImportReport
+from .opening import Modules, import_modules
 from .output import AsJson, complain, one_line, print_facts, print_json, progress_bar, readable_bytes, without_password
 
 __all__ = ["import_threads"]
@@ -29,6 +31,7 @@ def import_threads(
         str | None,
         typer.Option("--to", metavar="TARGET", help="The store to fill; the same database unless given."),
     ] = None,
+    modules: Modules = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy the threads of LangGraph's own saver into a store.
@@ -36,6 +39,7 @@ def import_threads(
     Sources are the databases of its savers for SQLite and PostgreSQL; their tables are only read. Everything is
     read back and compared. Run it again to continue after a stop, or to add what is new.
     """
+    import_modules(modules)
     # The store would say that LangGraph's threads are not imported, and how large some are.
     log = logging.getLogger("threadline")
     level = log.level
@@ -73,6 +77,8 @@ def _facts(source: str, to: str | None, report: ImportReport) -> list[tuple[str,
         facts.append(("", f"{report.orphan_writes:,} of checkpoints that were never stored: left out"))
     verified = report.checkpoints.total + report.writes.total - report.checkpoints.kept - report.writes.kept
     facts.append(("verified", f"{verified:,} read back and the same as in the source"))
+    if report.unknown_types:
+        facts.append(("not rebuilt", f"{told_unknown(report.unknown_types)}; --import MODULE lets them try"))
     ratio = f", {before / after:,.1f} times less" if 0 < after < before else ""
     facts.append(("bytes before", f"{before:,} ({readable_bytes(before)}) in LangGraph's tables"))
     facts.append(("bytes after", f"{after:,} ({readable_bytes(after)}) in Threadline's{ratio}"))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import typer
 
 from ..backends.engine import Engine
 from ..codec import KeyRing, Serializer
@@ -14,7 +18,17 @@ from ..connecting import make_engine, make_tools, parse_url
 from ..errors import InvalidRequest, NotFound
 from ..saver import Saver
 
-__all__ = ["Store", "open_store", "require_file"]
+__all__ = ["Modules", "Store", "import_modules", "open_store", "require_file"]
+
+Modules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="Import a module of the application first, so that its types can be rebuilt. May be given several times.",
+        show_default=False,
+    ),
+]
 
 _KEY = "LANGGRAPH_AES_KEY"
 
@@ -24,6 +38,17 @@ class Store(NamedTuple):
 
     saver: Saver
     engine: Engine
+
+
+def import_modules(modules: Sequence[str] | None) -> None:
+    """Import what the user named, from the working directory too, as `python -m` does."""
+    if modules and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    for name in modules or ():
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # whatever the module does when it is imported
+            raise InvalidRequest(f"--import {name}: {type(error).__name__}: {error}") from error
 
 
 @contextmanager

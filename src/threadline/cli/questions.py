@@ -9,7 +9,7 @@ import typer
 
 from .opening import open_store
 from .output import AsJson, ThreadId, Url, print_facts, print_json, print_rows
-from .rendering import one_line_of, plain
+from .rendering import Reveal, one_line_of, plain
 
 __all__ = ["answer", "interrupts"]
 
@@ -17,6 +17,7 @@ __all__ = ["answer", "interrupts"]
 def interrupts(
     url: Url,
     prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="How the threads' ids begin.")] = "",
+    reveal: Reveal = False,
     as_json: AsJson = False,
 ) -> None:
     """List what waits for an answer, over all threads."""

@@ -5,15 +5,26 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.cells import cell_len
 
 from ..codec import StoredException
 from ..codec.structure import Structure
 from .output import clean, print_line, screen_width
 
-__all__ = ["one_line_of", "plain", "print_value"]
+__all__ = ["Reveal", "one_line_of", "plain", "print_value"]
+
+
+def _reveal(wanted: bool) -> bool:
+    Structure.reveals_secrets = wanted
+    return wanted
+
+
+Reveal = Annotated[
+    bool, typer.Option("--reveal", callback=_reveal, help="Show secrets (SecretStr, SecretBytes), not their masks.")
+]
 
 # A list or dict that is longer shows its two ends on a terminal.
 _MOST_ITEMS = 20
@@ -35,7 +46,8 @@ def print_value(name: str, value: Any, *, everything: bool = False) -> None:
 
 def one_line_of(value: Any, width: int | None = None) -> str:
     """A value as one line, at most so many columns wide."""
-    text = clean(repr(value))
+    # The text of an exception is its repr already.
+    text = clean(str(value) if isinstance(value, StoredException) else repr(value))
     if width is None or cell_len(text) <= width:
         return text
     kept = text[: max(width - 1, 0)]
@@ -50,11 +62,13 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else {"$type": "float", "value": repr(value)}
     if type(value) in _PLAIN:
         return value
+    if isinstance(value, StoredException):
+        return {"$type": value.type_name, "value": value.message}
     if isinstance(value, Structure):
         fields = value.fields
         if fields is not None:
             return {"$type": value.type_name, "fields": {key: plain(field) for key, field in fields.items()}}
-        return {"$type": value.type_name, "value": plain(value.state)}
+        return {"$type": value.type_name, "value": plain(value.shown)}
     if isinstance(value, (bytes, bytearray)):
         return {"$type": type(value).__name__, "base64": base64.b64encode(value).decode()}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -63,8 +77,6 @@ def plain(value: Any) -> Any:
         if all(isinstance(key, str) for key in value):
             return {key: plain(item) for key, item in value.items()}
         return {"$type": "dict", "items": [[plain(key), plain(item)] for key, item in value.items()]}
-    if isinstance(value, StoredException):
-        return {"$type": value.type_name, "value": value.message}
     return {"$type": f"{type(value).__module__}.{type(value).__qualname__}", "value": str(value)}
 
 

@@ -25,7 +25,9 @@ __all__ = [
     "RARE_NAMES",
     "RESERVED_NAMES",
     "StoredException",
+    "a_zone",
     "compiled",
+    "is_zone_info",
     "reduce_exception",
 ]
 
@@ -56,46 +58,43 @@ class Builtin(NamedTuple):
     build: Callable[[Any], Any]
 
 
-class StoredException(Exception):
-    """What is kept of an exception: the name of its type and its text, never its code or its objects."""
+class StoredException(str):
+    """What is kept of an exception, as text: its `repr`, as LangGraph's savers give it, never its code or its objects.
 
-    def __init__(self, type_name: str, message: str) -> None:
-        super().__init__(message)
-        self.type_name = type_name
-        self.message = message
+    `type_name` is the name of its type (`module:Class`), `message` what it said.
+    """
 
-    def __repr__(self) -> str:
-        return f"{self.type_name.rpartition(':')[2]}({self.message!r})"
+    __slots__ = ("message", "type_name")
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StoredException) and self._key() == other._key()
+    type_name: str
+    message: str
 
-    def __hash__(self) -> int:
-        return hash(self._key())
+    def __new__(cls, type_name: str, message: str, text: str | None = None) -> StoredException:
+        made = super().__new__(cls, f"{type_name.rpartition(':')[2]}({message!r})" if text is None else text)
+        made.type_name = type_name
+        made.message = message
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An exception is copied and pickled by its args alone, which would be too few for `__init__`.
-        return (StoredException, self._key())
-
-    def _key(self) -> tuple[str, str]:
-        return (self.type_name, self.message)
+        # A text is copied and pickled without what was added to it.
+        return (StoredException, (self.type_name, self.message, str.__str__(self)))
 
 
-def reduce_exception(error: BaseException) -> list[str]:
-    """An exception as its type's name and its text."""
-    if type(error) is StoredException:
-        return [_said(error.type_name), _said(error.message)]
+def reduce_exception(error: BaseException | StoredException) -> list[str]:
+    """An exception as its type's name, what it said, and its `repr`."""
+    if isinstance(error, StoredException):
+        return [_said(error.type_name), _said(error.message), str.__str__(error)]
     cls = type(error)
     module, name = (type.__getattribute__(cls, part) for part in ("__module__", "__qualname__"))
-    return [f"{_said(module)}:{_said(name)}", _said(error)]
+    return [f"{_said(module)}:{_said(name)}", _said(error), _said(error, repr)]
 
 
-def _said(value: Any) -> str:
+def _said(value: Any, say: Callable[[Any], str] = str) -> str:
     """The text of a value, as plain text; what it says must not keep its checkpoint from being stored."""
     if type(value) is str:
         return value
     try:
-        return str.__str__(str(value))
+        return str.__str__(say(value))
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException:  # the value's own code
@@ -106,14 +105,15 @@ def _moment_state(moment: dt.datetime) -> Any:
     zone = moment.tzinfo
     if not moment.fold and (zone is None or zone is dt.timezone.utc):
         return moment.isoformat()  # what most moments are, in half the time
-    if zone is not None and type(zone) is not dt.timezone and not _is_zone_info(zone):
+    if zone is not None and type(zone) is not dt.timezone and not is_zone_info(zone):
         # Zones of other libraries cannot be rebuilt; the offset in force at that moment can.
         offset = moment.utcoffset()
         zone = dt.timezone(offset) if offset is not None else None
     return [moment.replace(tzinfo=None, fold=0).isoformat(), moment.fold, zone]
 
 
-def _is_zone_info(zone: dt.tzinfo) -> bool:
+def is_zone_info(zone: dt.tzinfo) -> bool:
+    """Whether a time zone is one of `zoneinfo`."""
     module = sys.modules.get("zoneinfo")
     return module is not None and type(zone) is module.ZoneInfo
 
@@ -122,11 +122,12 @@ def _moment(parts: Any) -> dt.datetime:
     if type(parts) is str:
         return dt.datetime.fromisoformat(a_text(parts, _LONGEST_TIME))
     text, fold, zone = of_length(parts, 3)
-    return dt.datetime.fromisoformat(a_text(text, _LONGEST_TIME)).replace(fold=a_number(fold), tzinfo=_a_zone(zone))
+    return dt.datetime.fromisoformat(a_text(text, _LONGEST_TIME)).replace(fold=a_number(fold), tzinfo=a_zone(zone))
 
 
-def _a_zone(zone: Any) -> dt.tzinfo | None:
-    if zone is None or type(zone) is dt.timezone or _is_zone_info(zone):
+def a_zone(zone: Any) -> dt.tzinfo | None:
+    """The state of a time zone, which must be one."""
+    if zone is None or type(zone) is dt.timezone or is_zone_info(zone):
         return zone  # type: ignore[no-any-return]
     raise Corrupt("a stored time has a zone that is none")
 
@@ -137,7 +138,7 @@ def _clock_state(moment: dt.time) -> list[Any]:
 
 def _clock(parts: Any) -> dt.time:
     text, fold, zone = of_length(parts, 3)
-    return dt.time.fromisoformat(a_text(text, _LONGEST_TIME)).replace(fold=a_number(fold), tzinfo=_a_zone(zone))
+    return dt.time.fromisoformat(a_text(text, _LONGEST_TIME)).replace(fold=a_number(fold), tzinfo=a_zone(zone))
 
 
 def _zone_state(zone: dt.timezone) -> list[Any]:
@@ -224,7 +225,7 @@ BUILTINS: tuple[Builtin, ...] = (
     Builtin("cx", complex, lambda v: [v.real, v.imag], lambda s: complex(*_numbers(s, 2, float))),
     Builtin("range", range, lambda v: [v.start, v.stop, v.step], lambda s: range(*_numbers(s, 3))),
     Builtin("re", re.Pattern, _pattern_state, _pattern),
-    Builtin("exc", StoredException, reduce_exception, lambda s: StoredException(*map(a_text, of_length(s, 2)))),
+    Builtin("exc", StoredException, reduce_exception, lambda s: StoredException(*map(a_text, of_length(s, 3)))),
 )
 
 # Names of the types in codec/rare.py, which is loaded when one of them is met.
@@ -240,5 +241,6 @@ RARE_MODULES = frozenset(("decimal", "fractions", "ipaddress", "pathlib", "zonei
 RESERVED_NAMES = (
     frozenset(row.name for row in BUILTINS)
     | RARE_NAMES
-    | frozenset(("*", "fs", "i", "m", "nd", "np", "npdtype", "pandas.DataFrame", "pandas.Series", "pickle", "s", "u"))
+    | frozenset(("*", "fs", "i", "m", "nd", "np", "npdtype", "pickle", "s", "u", "SecretBytes", "SecretStr"))
+    | frozenset(("pandas.DataFrame", "pandas.Series", "pandas.Timedelta", "pandas.Timestamp"))
 )

@@ -35,7 +35,16 @@ from .states import a_list, a_text, of_length, text_dict
 if TYPE_CHECKING:
     from .wire import Codec
 
-__all__ = ["build_legacy", "build_standard", "is_standard", "json_text", "load_json", "revive_json", "unpack_legacy"]
+__all__ = [
+    "build_legacy",
+    "build_standard",
+    "is_of_objects",
+    "is_standard",
+    "json_text",
+    "load_json",
+    "revive_json",
+    "unpack_legacy",
+]
 
 SINGLE_ARG, POSITIONAL, KEYWORDS, METHOD, PYDANTIC_V1, PYDANTIC_V2, NUMPY, DELTA_SNAPSHOT = range(8)
 # LangChain's JSON names a class by where it once was.
@@ -59,6 +68,8 @@ def build_legacy(code: int, data: bytes, codec: Codec) -> Any:
     content = unpack_legacy(data, codec._unpack_langgraph)
     if code == DELTA_SNAPSHOT:
         return codec.rules.find("langgraph.checkpoint.serde.types:_DeltaSnapshot").shape.build({"value": content})
+    if code == NUMPY and is_of_objects(content):
+        return codec._unknown("numpy:ndarray", None, NotAllowed("LangGraph stored an array of objects without them"))
     if code == NUMPY:
         array = science_builder("nd")
         assert array is not None
@@ -66,9 +77,18 @@ def build_legacy(code: int, data: bytes, codec: Codec) -> Any:
     module, name, state = of_length(content, 3, 4)[:3]
     if is_standard(a_text(module), a_text(name)):
         return build_standard(code, module, name, state)
-    if (module, name) == _SEND:
-        return codec.rules.find("langgraph.types:Send").shape.build(a_list(state))
-    return _rebuild(f"{module}:{name}", state, codec, is_pydantic=code in (PYDANTIC_V1, PYDANTIC_V2))
+    try:
+        if (module, name) == _SEND:
+            return codec.rules.find("langgraph.types:Send").shape.build(a_list(state))
+        return _rebuild(f"{module}:{name}", state, codec, is_pydantic=code in (PYDANTIC_V1, PYDANTIC_V2))
+    except NotAllowed as why:
+        return codec._unknown(f"{module}:{name}", state, why)
+
+
+def is_of_objects(content: Any) -> bool:
+    """Whether an array's elements are objects. LangGraph stores where they were in memory, and nothing of them."""
+    kind = content[0] if type(content) in (list, tuple) and content else None
+    return type(kind) is str and kind.lstrip("<>|=") == "O"
 
 
 def is_standard(module: str, name: str) -> bool:
@@ -131,9 +151,18 @@ def revive_json(value: dict[str, Any], codec: Codec) -> Any:
     standard = _STANDARD.get((".".join(module), name))
     if standard is not None:
         return standard(*arguments, **fields)
+    stored = f"{'.'.join(module)}:{name}"
+    try:
+        return _revived(stored, module, name, arguments, fields, codec)
+    except NotAllowed as why:
+        return codec._unknown(stored, arguments[0] if arguments else fields, why)
+
+
+def _revived(
+    stored: str, module: list[str], name: str, arguments: list[Any], fields: dict[str, Any], codec: Codec
+) -> Any:
     if name == "Send" and module[:1] == ["langgraph"]:
         return codec.rules.find("langgraph.types:Send").shape.build([fields["node"], fields["arg"]])
-    stored = f"{'.'.join(module)}:{name}"
     if module[:1] in (["langchain"], ["langchain_core"]):
         stored = _OF_LANGCHAIN.get(name, stored)
     if not arguments:

@@ -128,7 +128,11 @@ def _pair(state: Any) -> list[Any]:
     return of_length(state, 2)
 
 
-BUILTIN_PLANS: dict[type, Plan] = {row.type: make_plan(row.name, row.state) for row in BUILTINS}
+BUILTIN_PLANS: dict[type, Plan] = {
+    **{row.type: make_plan(row.name, row.state) for row in BUILTINS},
+    # What a view shows is kept, not what it is a view of.
+    memoryview: make_plan(None, bytes),
+}
 BUILTIN_BUILDERS: dict[bytes, Callable[[Any], Any]] = {
     **{row.name.encode(): row.build for row in BUILTINS},
     b"s": lambda members: set(a_list(members)),

@@ -4,7 +4,8 @@ A stored type is rebuilt when it is
   1. built in (codec/builtin.py, codec/science.py),
   2. registered by this program (`register`, `register_module`),
   3. named by an allowlist (`with_allowlist`, `allowed_types=[…]`), or well known (codec/known.py), or
-  4. under the default rules only: a data class of a module that this process has already imported.
+  4. under the default rules only: a data class of a module that this process has already imported, or one that no
+     name leads to (made in a function, by `make_dataclass`) and that this process itself has stored before.
 `allowed_types="strict"` keeps the first three. Looking a name up reads `sys.modules` and class dicts; it
 never imports, never calls `getattr` (a module's `__getattr__` may import), never runs code of the class.
 """
@@ -18,17 +19,29 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from ..errors import InvalidRequest, NotAllowed
 from .builtin import RESERVED_NAMES
 from .known import WELL_KNOWN
 from .shapes import Shape, shape_of
 
-__all__ = ["AllowedTypes", "Registration", "TypeRules", "class_name", "register", "register_module"]
+__all__ = [
+    "AllowedTypes",
+    "Registration",
+    "TypeRules",
+    "UnknownTypes",
+    "check_unknown",
+    "class_name",
+    "found_by",
+    "register",
+    "register_module",
+]
 
 C = TypeVar("C", bound=type)
 AllowedTypes: TypeAlias = str | Iterable[type | tuple[str, ...]] | None
+UnknownTypes: TypeAlias = Literal["plain", "refuse"]
 
 
 @dataclass(frozen=True)
@@ -116,6 +129,51 @@ def class_name(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
+def found_by(cls: type) -> str:
+    """The name by which instances of a data class are stored, and by which this process finds the class again.
+
+    Mostly the name it was given. Where that leads to nothing or to another class: the name that its module binds it to.
+    A class that no name leads to is remembered.
+    """
+    name = class_name(cls)
+    found = _looked_up(name)
+    if found is cls:
+        return name
+    for bound, value in list(_attributes(sys.modules.get(cls.__module__)).items()):
+        if value is cls:
+            return f"{cls.__module__}:{bound}"
+    # A data class of that name is this one as it is by now, as when a notebook's cell runs again.
+    if not _is_data_class(found) and _nameless.get(name) is not cls:
+        is_other = name in _nameless
+        _nameless[name] = cls
+        registry.generation += is_other
+    return name
+
+
+# The classes that no name leads to, for as long as somebody uses them.
+_nameless: WeakValueDictionary[str, type] = WeakValueDictionary()
+
+
+def _looked_up(name: str) -> Any:
+    """What a name leads to in the modules that are imported; None if to nothing."""
+    module, _, qualname = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = _attributes(found).get(part)
+    return found
+
+
+def _is_data_class(found: Any) -> bool:
+    return issubclass(type(found), type) and shape_of(found) is not None
+
+
+def check_unknown(value: Any) -> UnknownTypes:
+    """The value of `unknown_types=`."""
+    if value not in ("plain", "refuse"):
+        raise InvalidRequest(f"unknown_types is 'plain' or 'refuse', not {value!r}")
+    return value  # type: ignore[no-any-return]
+
+
 class TypeRules:
     """Which stored names may be rebuilt, and by which class."""
 
@@ -146,31 +204,50 @@ class TypeRules:
             raise NotAllowed(f"{base} was stored as version {version}, this process knows {registration.version}")
         return registration
 
+    def can_find(self, name: str) -> bool:
+        """Whether a stored name could be rebuilt here. LangChain's and LangGraph's own are known to everybody."""
+        if name in WELL_KNOWN or name.startswith("langgraph."):
+            return True
+        try:
+            self.find(name)
+        except NotAllowed:
+            return False
+        return True
+
     def trusts(self, name: str) -> bool:
         """Whether the program has named this type, or everybody knows it: code of its class may run when it is read."""
         return name in registry.by_name or name in self.named or name in WELL_KNOWN
 
     def _unregistered(self, name: str) -> Registration:
-        module_name, _, qualname = name.partition(":")
         if self.is_strict and name not in self.named and name not in WELL_KNOWN:
             raise NotAllowed(
                 f"the stored type {name} is not allowed: threadline.register() it, or name it in allowed_types="
             )
-        module = sys.modules.get(module_name)
-        if module is None or not qualname:
-            raise NotAllowed(
-                f"the stored type {name} is unknown here: import its module before reading, "
-                f"or register() the class under this name (aliases= for a moved class)"
-            )
-        found: Any = module
-        for part in qualname.split("."):
-            found = _attributes(found).get(part)
-        shape = shape_of(found) if issubclass(type(found), type) else None
+        found = _looked_up(name)
+        if not _is_data_class(found):
+            found = _nameless.get(name)
+        shape = shape_of(found) if found is not None else None
         if shape is None:
-            raise NotAllowed(
-                f"the stored type {name} is no data class (any more): register() it, with aliases= if it has moved"
-            )
+            raise NotAllowed(_why_unknown(name))
         return Registration(found, name, shape)
+
+
+def _why_unknown(name: str) -> str:
+    module, _, qualname = name.partition(":")
+    if "<locals>" in qualname:
+        return (
+            f"the stored type {name} was made inside a function, and this process has not stored one of it yet: "
+            f"define the class at the top of its module, or register() it under this name (aliases=)"
+        )
+    if module in sys.modules and qualname:
+        return (
+            f"the stored type {name} is not there: its module has no data class of this name. Was it renamed or moved, "
+            f"register() the class with this name among its aliases="
+        )
+    return (
+        f"the stored type {name} is unknown here: import its module before reading, "
+        f"or register() the class under this name (aliases= for a moved class)"
+    )
 
 
 def _names(types: Iterable[Any]) -> frozenset[str]:

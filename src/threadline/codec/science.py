@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from ..errors import Corrupt, MissingExtra, NotAllowed, NotSerializable
-from .builtin import Builtin
+from .builtin import Builtin, a_zone, is_zone_info
 from .states import a_dict, a_list, a_number, a_text, bytes_of, of_length
 
 __all__ = ["science_builder", "science_plan"]
@@ -20,6 +21,8 @@ _LARGEST_ELEMENT = 1 << 20
 _MOST_DIMENSIONS = 64
 _MOST_FIELDS = 4_096
 _DEEPEST_FIELDS = 16
+# How numpy and pandas count what is no time.
+_NO_TIME = -(1 << 63)
 
 
 def science_plan(cls: type) -> Builtin | None:
@@ -38,6 +41,10 @@ def science_plan(cls: type) -> Builtin | None:
             return Builtin("npdtype", cls, _dtype_state, _dtype)
     if library == "pandas" and cls.__name__ in ("DataFrame", "Series"):
         return Builtin(f"pandas.{cls.__name__}", cls, _frame_state, _frame)
+    if library == "pandas" and cls.__name__ in ("NaTType", "Timestamp"):
+        return Builtin("pandas.Timestamp", cls, _timestamp_state, _timestamp)
+    if library == "pandas" and cls.__name__ == "Timedelta":
+        return Builtin("pandas.Timedelta", cls, lambda value: [value.asm8.view("i8").item(), value.unit], _timedelta)
     return None
 
 
@@ -49,6 +56,8 @@ def science_builder(name: str) -> Callable[[Any], Any] | None:
         "npdtype": _dtype,
         "pandas.DataFrame": _frame,
         "pandas.Series": _series,
+        "pandas.Timedelta": _timedelta,
+        "pandas.Timestamp": _timestamp,
     }.get(name)
 
 
@@ -174,8 +183,7 @@ def _check_labels(frame: Any, table: Any) -> None:
 
 
 def _frame(state: Any) -> Any:
-    if "pandas" not in sys.modules:
-        raise NotAllowed("the stored value is of pandas: import pandas before reading")
+    _pandas()
     pandas, pyarrow = _arrow()
     stored, _, *objects = of_length(state, 2, 3)
     with pyarrow.ipc.open_stream(bytes_of(stored)) as stream:
@@ -198,6 +206,48 @@ def _frame(state: Any) -> Any:
 def _series(state: Any) -> Any:
     frame = _frame(state)
     return frame.iloc[:, 0].rename(state[1])
+
+
+def _timestamp_state(moment: Any) -> list[Any]:
+    """The count since 1970 and its unit; a zone, and which of two equal times on a clock it is."""
+    if type(moment).__name__ == "NaTType":
+        return [_NO_TIME, "ns", None, 0]
+    zone = moment.tzinfo
+    if zone is not None and type(zone) is not dt.timezone and not is_zone_info(zone):
+        # Zones of other libraries cannot be rebuilt; the offset in force at that moment can.
+        zone = dt.timezone(moment.utcoffset())
+    return [moment.asm8.view("i8").item(), moment.unit, zone, moment.fold]
+
+
+def _timestamp(state: Any) -> Any:
+    count, unit, zone, fold = of_length(state, 4)
+    pandas = _pandas()
+    numpy = _numpy()
+    if a_number(count) == _NO_TIME:
+        return pandas.NaT
+    moment = pandas.Timestamp(numpy.datetime64(a_number(count), _a_unit(unit)))
+    if zone is not None:
+        moment = moment.tz_localize(dt.timezone.utc).tz_convert(a_zone(zone))
+    return moment.replace(fold=fold) if a_number(fold) != moment.fold else moment
+
+
+def _timedelta(state: Any) -> Any:
+    count, unit = of_length(state, 2)
+    return _pandas().Timedelta(_numpy().timedelta64(a_number(count), _a_unit(unit)))
+
+
+def _a_unit(unit: Any) -> str:
+    if a_text(unit) not in ("s", "ms", "us", "ns"):
+        raise Corrupt("a stored time has a unit that is none")
+    return str(unit)
+
+
+def _pandas() -> Any:
+    """pandas, where this process has imported it."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        raise NotAllowed("the stored value is of pandas: import pandas before reading")
+    return pandas
 
 
 def _check_schema(pyarrow: Any, schema: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import NotAllowed
-from .rules import AllowedTypes, TypeRules
+from .rules import AllowedTypes, TypeRules, UnknownTypes, check_unknown
 from .wire import Codec
 
 __all__ = ["Serializer", "load_typed"]
@@ -20,9 +20,15 @@ class Serializer:
     """
 
     def __init__(
-        self, *, allowed_types: AllowedTypes = None, pickle_fallback: bool = False, codec: Codec | None = None
+        self,
+        *,
+        allowed_types: AllowedTypes = None,
+        unknown_types: UnknownTypes = "refuse",
+        pickle_fallback: bool = False,
+        codec: Codec | None = None,
     ) -> None:
-        self.codec = codec or Codec(TypeRules(allowed_types), pickle_fallback=pickle_fallback)
+        rules = TypeRules(allowed_types)
+        self.codec = codec or Codec(rules, pickle_fallback=pickle_fallback, unknown_types=check_unknown(unknown_types))
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """The tag and the bytes of a value."""

@@ -21,7 +21,7 @@ from ..errors import Corrupt, NotAllowed
 from ..printable import printable
 from .states import a_dict, a_list, a_text, of_length, text_dict
 
-__all__ = ["Shape", "is_settings", "shape_of"]
+__all__ = ["Shape", "fields_excluded", "is_settings", "private_defaults", "shape_of"]
 
 log = logging.getLogger("threadline")
 _new = object.__new__
@@ -61,6 +61,18 @@ def shape_of(cls: type) -> Shape | None:
     if issubclass(cls, tuple) and _has(cls, "_fields"):
         return _named_tuple(cls)
     return None
+
+
+def fields_excluded(cls: Any) -> list[str]:
+    """The fields that a model leaves out of its dumps, as far as they have a default."""
+    fields = getattr(cls, "__pydantic_fields__", None) or {}
+    return [name for name, field in fields.items() if field.exclude and not field.is_required()]
+
+
+def private_defaults(cls: Any) -> dict[str, Any]:
+    """The defaults of a model's private attributes that are no plain values, such as classes."""
+    found = {name: getattr(one, "default", None) for name, one in getattr(cls, "__private_attributes__", {}).items()}
+    return {name: value for name, value in found.items() if type(value) not in _PLAIN_VALUES}
 
 
 def is_settings(cls: type) -> bool:
@@ -140,7 +152,9 @@ def _model_build(cls: Any, fields: Any) -> Callable[..., Any]:
         set_chosen(model, chosen_names.union(given) if has_extra else chosen_names)
         if not is_root:  # a root model has these as attributes of its class
             set_extra(model, more if has_extra else None)
-            set_private(model, private or (_private_defaults(cls) if has_private else None))
+            # Private attributes that were not stored, because they had them, have their defaults.
+            defaults = _private_defaults(cls) if has_private else None
+            set_private(model, {**(defaults or {}), **(private or {})} or None)
         return model
 
     return build

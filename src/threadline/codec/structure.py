@@ -9,6 +9,7 @@ loses nothing; what came in LangGraph's own form does not pack at all.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from .builtin import RARE_NAMES
 from .legacy import NUMPY, json_text, unpack_legacy
 from .plans import BUILTIN_BUILDERS, name_header, rare_builder
 from .rules import Registration, TypeRules
+from .secrets import MASKS
 from .shapes import Shape
 from .wire import Codec
 
@@ -40,11 +42,19 @@ class Structure:
 
     __slots__ = ("state", "stored_name", "type_name")
 
+    # Whether secrets are shown; the command line is asked for it.
+    reveals_secrets = False
+
     def __init__(self, type_name: str, state: Any, stored_name: bytes | None = None) -> None:
         self.type_name = type_name
         self.state = state
         # The name in the stored bytes, with version and variant; None where it was stored in another form.
         self.stored_name = stored_name
+
+    @property
+    def shown(self) -> Any:
+        """The state as it is shown: secrets are masked."""
+        return self.state if Structure.reveals_secrets else MASKS.get(self.type_name, self.state)
 
     @property
     def fields(self) -> dict[str, Any] | None:
@@ -66,7 +76,7 @@ class Structure:
 
     def __repr__(self) -> str:
         name = self.type_name.rpartition(":")[2]
-        fields, state = self.fields, self.state
+        fields, state = self.fields, self.shown
         if fields is not None:
             shown = {key: value for key, value in fields.items() if self._is_worth_showing(key, value)}
             return f"{name}({', '.join(f'{_word(key)}={_short(value)}' for key, value in shown.items())})"
@@ -91,9 +101,14 @@ class Structure:
 
 
 class StructuralCodec(Codec):
-    """A codec that needs no class: what is not of the standard library is read as a `Structure`."""
+    """A codec that needs no class: what is not of the standard library is read as a `Structure`.
+
+    `unknown` counts the objects that this process could not have rebuilt, by the names of their types.
+    """
 
     def __init__(self) -> None:
+        self.unknown: Counter[str] = Counter()
+        self._here = TypeRules()
         super().__init__(_EveryName())
 
     def with_allowlist(self, extra: Any) -> Codec:
@@ -110,8 +125,15 @@ class StructuralCodec(Codec):
     def _builder_for(self, name: bytes) -> Callable[[Any], Any]:
         stored = name.decode()
         shown = _SCIENCE[stored][0] if stored in _SCIENCE else stored.partition("?")[0].partition("@")[0]
-        build = self._builders[name] = partial(Structure, shown, stored_name=name)
+        build = partial(Structure, shown, stored_name=name)
+        if ":" in stored and not self._here.can_find(stored.partition("?")[0]):
+            build = partial(self._counted, build, shown)
+        self._builders[name] = build
         return build
+
+    def _counted(self, build: Callable[[Any], Any], name: str, state: Any) -> Any:
+        self.unknown[name] += 1
+        return build(state)
 
     def _build_langgraphs(self, code: int, data: bytes) -> Any:
         if code == NUMPY:

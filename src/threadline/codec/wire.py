@@ -45,9 +45,9 @@ from .plans import (
     unpickled,
     upgraded,
 )
-from .rules import TypeRules, class_name, registry
+from .rules import TypeRules, UnknownTypes, class_name, found_by, registry
 from .scan import hides_mutable_bytes, may_hold_bytes
-from .shapes import shape_of
+from .shapes import fields_excluded, private_defaults, shape_of
 
 __all__ = ["Codec", "FOREIGN", "ForeignSerializer", "GROUP", "KEPT", "OBJECT", "OPTIONS"]
 
@@ -86,17 +86,31 @@ class Codec:
         *,
         foreign: ForeignSerializer | None = None,
         pickle_fallback: bool = False,
+        unknown_types: UnknownTypes = "refuse",
     ) -> None:
         self.rules = rules or TypeRules()
         self.foreign = foreign
         self.pickle_fallback = pickle_fallback
+        # What becomes of values that this process may not or cannot rebuild (codec/plain.py).
+        self.unknown_types = unknown_types
         self._bind()
         self._forget()
 
     def with_allowlist(self, extra: Any) -> Codec:
         """This codec with more types allowed."""
         widened = self.rules.with_allowlist(extra)
-        return Codec(widened, foreign=self.foreign, pickle_fallback=self.pickle_fallback)
+        return Codec(
+            widened,
+            foreign=self.foreign,
+            pickle_fallback=self.pickle_fallback,
+            unknown_types=self.unknown_types,
+        )
+
+    def refusing(self) -> Codec:
+        """This codec, or one like it, that raises NotAllowed for what cannot be rebuilt."""
+        if self.unknown_types == "refuse":
+            return self
+        return Codec(self.rules, foreign=self.foreign, pickle_fallback=self.pickle_fallback)
 
     def encode(self, value: Any, path: str = "") -> bytes:
         """The bytes of a value; NotSerializable names the path of the part that has none."""
@@ -162,7 +176,10 @@ class Codec:
                 check_depth(data)
             return unpackb(data, ext_hook=hook)
         except _FAILURES as error:
-            raise self._why_undecodable(data, error) from None
+            failure = self._why_undecodable(data, error)
+            if self.unknown_types == "plain" and isinstance(failure, NotAllowed):
+                return self._plainly().decode(data)
+            raise failure from None
 
     def decode_langgraph(self, data: bytes) -> Any:
         """The value of bytes that LangGraph's serializer packed, or ours: its extension types are read, too."""
@@ -172,7 +189,10 @@ class Codec:
                 check_depth(data)
             return unpackb(data, ext_hook=self._checked_langgraph, option=OPT_NON_STR_KEYS)
         except _FAILURES as error:
-            raise self._why_undecodable(data, error, is_langgraphs=True) from None
+            failure = self._why_undecodable(data, error, is_langgraphs=True)
+            if self.unknown_types == "plain" and isinstance(failure, NotAllowed):
+                return self._plainly().decode_langgraph(data)
+            raise failure from None
 
     def unpacked(self, data: bytes) -> Any:
         """Encoded bytes as lists, dicts and plain values, with extensions as they are: it encodes to these bytes."""
@@ -271,6 +291,8 @@ class Codec:
                 f"{class_name(cls)} cannot be stored: make it a dataclass or a pydantic model, "
                 f"or threadline.register() it with encode= and decode="
             )
+        if len(self._plans) >= _MOST_NAMES:  # classes that functions make again and again
+            self._forget()
         self._plans[cls] = plan
         if issubclass(cls, enum.Enum) and cls not in registry.by_class:
             self._direct[cls] = each_once(lambda member: self._packed(*plan(member)))
@@ -287,18 +309,52 @@ class Codec:
             return make_plan("exc", reduce_exception)
         shape = shape_of(cls)
         if shape is not None:
-            name = class_name(cls)
+            name = found_by(cls)
             try:
                 self.rules.find(name)
             except NotAllowed as error:
-                raise NotSerializable(f"it could not be loaded again: {error}") from None
+                if self.unknown_types == "refuse":
+                    raise NotSerializable(f"it could not be loaded again: {error}") from None
             # It may have taken the place of a class that was read before, as when a notebook's cell runs again.
             self._builders = {k: b for k, b in [*self._builders.items()] if k.partition(b"?")[0] != name.encode()}
-            return make_plan(name, shape.state, shape.variant)
+            return make_plan(name, self._leaving_out(cls, shape.state), shape.variant)
         from .science import science_plan
+        from .secrets import secret_plan
 
-        found = science_plan(cls)
+        found = science_plan(cls) or secret_plan(cls)
         return make_plan(found.name, found.state) if found else reduction(cls)
+
+    def _leaving_out(self, cls: type, state: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The states of a model without what cannot be stored, and comes back as its default.
+
+        That may be fields that it leaves out of its dumps, and private attributes that were never changed.
+        """
+        excluded, unchanged = fields_excluded(cls), private_defaults(cls)
+        if not excluded and not unchanged:
+            return state
+
+        def can_be_stored(value: Any) -> bool:
+            try:
+                self.encode_natively(value)
+            except NotSerializable:
+                return False
+            return True
+
+        def reduced(model: Any) -> Any:
+            found = state(model)
+            values = found if type(found) is dict else found[0]
+            lost = [name for name in excluded if name in values and not can_be_stored(values[name])]
+            kept = {name: value for name, value in values.items() if name not in lost} if lost else values
+            if type(found) is dict:
+                return kept
+            private = {
+                name: value
+                for name, value in found[2].items()
+                if name not in unchanged or value is not unchanged[name] or can_be_stored(value)
+            }
+            return [kept, found[1], private, *found[3:]]
+
+        return reduced
 
     # -- decoding
 
@@ -353,8 +409,9 @@ class Codec:
     def _builder_for(self, name: bytes) -> Callable[[Any], Any]:
         text = name.decode()
         from .science import science_builder
+        from .secrets import secret_builder
 
-        build = rare_builder(text) or science_builder(text)
+        build = rare_builder(text) or science_builder(text) or secret_builder(text)
         if build is None and text == "pickle" and self.pickle_fallback:
             build = unpickled
         if build is None:
@@ -370,6 +427,15 @@ class Codec:
         if len(self._builders) < _MOST_NAMES:  # names that were made up must not fill the memory
             self._builders[name] = build
         return build
+
+    def _unknown(self, name: str, state: Any, why: NotAllowed) -> Any:
+        """What stands for an object that cannot be rebuilt."""
+        raise why
+
+    def _plainly(self) -> Codec:
+        from .plain import PlainCodec
+
+        return PlainCodec(self)
 
     def _load_foreign(self, data: bytes) -> Any:
         load = self._load_typed if self.foreign is None else self.foreign.loads_typed

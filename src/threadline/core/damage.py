@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..printable import printable
 
-__all__ = ["Damage", "MissingChunk", "Report", "Verdict"]
+__all__ = ["Damage", "MissingChunk", "Report", "Verdict", "told_unknown"]
+
+_MOST_TYPES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,8 @@ class Report:
     spoiled_chunks: tuple[str, ...] = ()
     leaked_pools: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    # The types that this process cannot rebuild, and how many stored objects have each.
+    unknown_types: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -79,7 +84,18 @@ class Report:
         lines += [f"leaked: pool {pool}, whose chunks no living thread can reach" for pool in self.leaked_pools]
         if self.orphaned_chunks:
             lines.append(f"orphaned: {self.orphaned_chunks} chunks, {self.orphaned_bytes} bytes; prune collects them")
+        if self.unknown_types:
+            lines.append(f"not rebuilt: {told_unknown(self.unknown_types)}")
         return "\n".join([*lines, *(f"note: {printable(note)}" for note in self.notes)])
+
+
+def told_unknown(unknown: Mapping[str, int]) -> str:
+    """Which types cannot be rebuilt here, the most frequent first."""
+    most = sorted(unknown.items(), key=lambda one: (-one[1], one[0]))
+    named = [f"{printable(name)} ({count:,})" for name, count in most[:_MOST_TYPES]]
+    more = f" and {len(most) - _MOST_TYPES:,} more" if len(most) > _MOST_TYPES else ""
+    objects, types = sum(unknown.values()), len(most)
+    return f"{objects:,} objects of {types:,} types that this process cannot rebuild: {', '.join(named)}{more}"
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ its row was the same before and after, because chunks of a living row are never 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -58,6 +58,7 @@ async def check(
             if progress is not None:
                 progress(inquiry.threads, total)
         await inquiry.count_orphans(walk)
+        inquiry.unknown.update(walk.unknown)
     leaked = await _leaked(backend, [pool for pool in pools if pool not in groups])
     return inquiry.report(leaked)
 
@@ -96,6 +97,7 @@ class _Inquiry:
         self.needed: dict[tuple[int, bytes], list[Damage]] = defaultdict(list)
         self.spoiled: list[str] = []
         self.notes: list[str] = []
+        self.unknown: Counter[str] = Counter()
 
     async def group(self, thread_ids: Sequence[str] | None) -> dict[int, list[ThreadRow]]:
         """The threads to look over, by the pool that they share."""
@@ -179,6 +181,7 @@ class _Inquiry:
             spoiled_chunks=tuple(self.spoiled),
             leaked_pools=leaked,
             notes=tuple(self.notes),
+            unknown_types=dict(self.unknown),
         )
 
     async def _judge(self, walk: Walk, thread_id: str, subjects: dict[Any, Subject], reread: Reread) -> None:

@@ -10,6 +10,7 @@ A key that is not in the ring is no damage: it raises NotFound, and nothing is j
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -20,6 +21,8 @@ from ..backends.port import Backend, CheckpointRow, Found, WriteRow
 from ..chunks.digest import Digester
 from ..chunks.read import chunk_place
 from ..chunks.refs import Inline, Node, Pieces, Ref, Tree, unpack_node, unpack_refs
+from ..codec.plain import unknown_in
+from ..codec.structure import StructuralCodec
 from ..errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from ..printable import printable
 from .documents import name_of, read_document, read_metadata, write_place
@@ -61,6 +64,12 @@ class Walk:
         self._faulty: set[bytes] = set()
         # Values in pieces, by the digest of their digests: pieces say nothing alone.
         self._wholes: dict[bytes, Troubles] = {}
+        # What the rules do not rebuild is to be told, also where reading would give plain data for it.
+        self._codec = tools.codec.refusing()
+        # The types that cannot be rebuilt, and how many objects have each.
+        self.unknown: Counter[str] = Counter()
+        if isinstance(self._codec, StructuralCodec):
+            self._codec.unknown = self.unknown
 
     @property
     def _digester(self) -> Digester:
@@ -234,8 +243,9 @@ class Walk:
 
     def _decoded(self, digest: bytes, content: bytes) -> Troubles:
         try:
-            self.tools.codec.decode(content)
+            self._codec.decode(content)
         except NotAllowed as refusal:
+            self.unknown.update(unknown_in(self._codec, content))
             return (Trouble(digest, f"holds a type not allowed here: {refusal}", is_forbidden=True),)
         except Exception as error:  # a serializer of the user's own may raise anything
             said = f": {error}" if isinstance(error, Corrupt) else ""

@@ -69,6 +69,8 @@ class ImportReport:
     # The rows of LangGraph's tables, and everything in Threadline's afterwards.
     bytes_before: int = 0
     bytes_after: int = 0
+    # The types that this process cannot rebuild, and how many different objects have each; copied as they are.
+    unknown_types: dict[str, int] = field(default_factory=dict)
     # What could not be imported, one sentence each.
     problems: list[str] = field(default_factory=list)
 
@@ -190,6 +192,8 @@ class _Import:
                 report.problems.append(f"thread {thread_id!r}: {conflict}")
         summary = self.engine.run(lambda backend: backend.summary(time.time()))
         report.bytes_after = summary.chunk_bytes + summary.row_bytes
+        assert isinstance(self.tools.codec, TransferCodec)
+        report.unknown_types = dict(self.tools.codec.unknown)
         return report
 
     def _import_thread(self, thread_id: str, total: int) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,6 +31,7 @@ from ..codec.legacy import (
     PYDANTIC_V1,
     PYDANTIC_V2,
     build_standard,
+    is_of_objects,
     is_standard,
     json_text,
     unpack_legacy,
@@ -37,6 +39,7 @@ from ..codec.legacy import (
 from ..codec.lowering import OBJECT, TEXT
 from ..codec.plans import name_header
 from ..codec.rare import RARE
+from ..codec.rules import TypeRules
 from ..codec.wire import FOREIGN, GROUP, KEPT, Codec
 from ..errors import Corrupt, InvalidRequest, NotAllowed, ThreadlineError
 
@@ -84,6 +87,12 @@ class Foreign:
 
 class TransferCodec(Codec):
     """Our codec for values on their way from LangGraph's tables: objects of classes are `Foreign`."""
+
+    def __init__(self, rules: TypeRules | None = None) -> None:
+        super().__init__(rules)
+        # The classes of the source that this process cannot rebuild, and how many different objects have each.
+        self.unknown: Counter[str] = Counter()
+        self._can_find: dict[str, bool] = {}
 
     def load(self, tag: str | None, content: bytes, cipher: Cipher | None = None) -> Any:
         """The value of a tag and its bytes; Corrupt when it cannot be read."""
@@ -154,18 +163,27 @@ class TransferCodec(Codec):
     def _transcoded(self, code: int, data: bytes) -> Any:
         content = unpack_legacy(data, self._unpack_extension)
         if code == NUMPY:
-            return self._object("nd", content)
+            # Of an array of objects LangGraph kept nothing that could be read.
+            return Foreign(code, data) if is_of_objects(content) else self._object("nd", content)
         if code == DELTA_SNAPSHOT:
             return self._object("langgraph.checkpoint.serde.types:_DeltaSnapshot", {"value": content})
         module, name, state = content[:3]
         if is_standard(module, name):
             return self._standard(code, data, module, name, state)
         stored = f"{module}:{name}"
+        self._note(stored)
         if type(state) is dict and len(stored) < 200 and _CLASS_NAME.fullmatch(stored):
             is_message = code in (PYDANTIC_V1, PYDANTIC_V2) and state.keys() == LANGCHAIN_FIELDS.get(stored)
             if code == KEYWORDS or is_message:
                 return self._object(stored, state)
         return Foreign(code, data)
+
+    def _note(self, name: str) -> None:
+        """Count an object whose class could not be rebuilt here."""
+        if name not in self._can_find:
+            self._can_find[name] = self.rules.can_find(name)
+        if not self._can_find[name]:
+            self.unknown[name] += 1
 
     def _standard(self, code: int, data: bytes, module: str, name: str, state: Any) -> Any:
         """A value of the standard library; as it is packed where only its reader can build it."""

@@ -7,15 +7,24 @@ from typing import Any, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
+from .. import connecting
 from ..backends.engine import Engine
-from ..connecting import make_engine, make_tools, split_options
+from ..codec.serializer import Serializer
+from ..connecting import make_engine, split_options
 from ..core.tools import Tools
 from ..errors import InvalidRequest
 from ..saver import Saver
 
-__all__ = ["Checkpointer"]
+__all__ = ["Checkpointer", "make_tools"]
 
 C = TypeVar("C", bound="Checkpointer")
+
+
+def make_tools(engine: Engine, **options: Any) -> Tools:
+    """Codec, keys and caches; what cannot be rebuilt comes back as plain data, as from LangGraph's savers."""
+    if not isinstance(options.get("serde"), Serializer):
+        options.setdefault("unknown_types", "plain")
+    return connecting.make_tools(engine, **options)
 
 
 class Checkpointer(Saver, BaseCheckpointSaver[Any]):

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..backends.aiosqlite_engine import AiosqliteEngine
-from ..connecting import make_engine, make_tools, split_options
+from ..connecting import make_engine, split_options
 from ..errors import InvalidRequest
-from .checkpointer import Checkpointer
+from .checkpointer import Checkpointer, make_tools
 
 if TYPE_CHECKING:
     import aiosqlite

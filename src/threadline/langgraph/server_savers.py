@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
-from ..connecting import make_engine, make_tools, split_options
+from ..connecting import make_engine, split_options
 from ..errors import InvalidRequest
-from .checkpointer import Checkpointer
+from .checkpointer import Checkpointer, make_tools
 
 __all__ = [
     "AIOMySQLSaver",
