@@ -183,6 +183,8 @@ class Codec:
 
     def decode_langgraph(self, data: bytes) -> Any:
         """The value of bytes that LangGraph's serializer packed, or ours: its extension types are read, too."""
+        if data and data[EXT_HEADERS.get(data[0], 0) - 1] == OBJECT and data[0] in EXT_HEADERS:
+            return self.decode(data)  # one object of ours, in which LangGraph's types do not stand
         self.refresh()
         try:
             if len(data) > _SHALLOW and has_little_stack():
@@ -389,7 +391,8 @@ class Codec:
         raise Corrupt(f"unknown extension type {code} (LangGraph's are read only where an import kept them)")
 
     def _unpack_langgraph_checked(self, code: int, data: bytes) -> Any:
-        check_extension(code, data)
+        if len(data) > SHALLOW:
+            check_extension(code, data)
         return self._unpack_langgraph(code, data)
 
     def _unpack_langgraph(self, code: int, data: bytes) -> Any:
