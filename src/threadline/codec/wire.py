@@ -183,7 +183,8 @@ class Codec:
 
     def decode_langgraph(self, data: bytes) -> Any:
         """The value of bytes that LangGraph's serializer packed, or ours: its extension types are read, too."""
-        if data and data[EXT_HEADERS.get(data[0], 0) - 1] == OBJECT and data[0] in EXT_HEADERS:
+        start = EXT_HEADERS.get(data[0], 0) if data else 0
+        if 0 < start < len(data) and data[start - 1] == OBJECT:
             return self.decode(data)  # one object of ours, in which LangGraph's types do not stand
         self.refresh()
         try:
