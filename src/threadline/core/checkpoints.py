@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..backends.port import Backend, Change, CheckpointRow, ChunkRow, Found, Stale, Stamp, Witness, WriteRow
 from ..chunks.encode import Chunks
@@ -135,7 +135,7 @@ def _changes(tools: Tools, prepared: Sequence[Prepared], now: float) -> list[Cha
     """The changes of one transaction; the first to a thread proves what all of them rely on."""
     if len(prepared) == 1 and not (isinstance(prepared[0], PreparedPut) and prepared[0].deltas):
         [one] = prepared
-        change = _change(tools, one, one.moment(now))
+        change = _change(tools, one, now if one.made_at is None else one.made_at)
         if one.known is not None:
             change.witnesses = one.known.witnesses
         return [change]
@@ -175,10 +175,13 @@ def _require_chain(put: PreparedPut, change: Change) -> None:
 
 
 def _change(tools: Tools, one: Prepared, now: float) -> Change:
-    known = one.known.digests if one.known is not None else ()
-    pool = one.known.stamp[0] if one.known is not None else 0
+    known: Collection[bytes] = ()
+    stamp, pool = None, 0
+    if one.known is not None:
+        known, stamp = one.known.digests, one.known.stamp
+        pool = stamp[0]
     continues, begins = one.descent
-    change = Change(thread_id=one.place.thread_id, now=now, stamp=one.stamp, continues=continues, begins=begins)
+    change = Change(thread_id=one.place.thread_id, now=now, stamp=stamp, continues=continues, begins=begins)
     change.lease = tools.leases.get(one.place.thread_id)
     change.chunks = [
         _chunk_row(tools, pool, digest, links, content)

@@ -45,9 +45,8 @@ class KnownThreads:
 
     def __init__(self, limit_bytes: int) -> None:
         self._threads: BoundedCache[str, Known] = BoundedCache(limit_bytes)
-
-    def of(self, thread_id: str) -> Known | None:
-        return self._threads.get(thread_id)
+        # What is known of a thread; None if nothing is. Asked several times by every put.
+        self.of = self._threads.get
 
     def learn(
         self,

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import ormsgpack
 
-from ..backends.port import Stamp, Witness, WriteRow
+from ..backends.port import Witness, WriteRow
 from ..chunks.cutting import LONGEST_PIECE
 from ..chunks.encode import Chunks, Encoded, Encoder
 from ..chunks.recall import Run
@@ -51,10 +51,6 @@ class _Prepared:
     encoder: Encoder = field(init=False)
     # When it was made, for what is brought over from elsewhere; None for now.
     made_at: float | None = None
-
-    @property
-    def stamp(self) -> Stamp | None:
-        return self.known.stamp if self.known is not None else None
 
     def take(self, encoded: Encoded) -> Ref:
         self.chunks.update(encoded.chunks)
@@ -155,7 +151,8 @@ def prepare_put(
     if tools.fencing:
         _fence(tools, put, metadata.get("source"))
     put.roots = Roots(versions, refs)
-    put.deltas = _counted_deltas(metadata)
+    if DELTA_COUNTERS in metadata:
+        put.deltas = _counted_deltas(metadata)
     put.descent = (place.checkpoint_id or _root_above(place, metadata), place.checkpoint_id is None)
     tools.expect(place.thread_id, put.checkpoint_id, put.descent)
     _warn_of_size(tools, put)
@@ -191,7 +188,7 @@ def prepare_writes(
 
 
 def _counted_deltas(metadata: Mapping[str, Any]) -> Collection[str]:
-    counted = metadata.get(DELTA_COUNTERS)
+    counted = metadata[DELTA_COUNTERS]
     return tuple(counted) if isinstance(counted, Mapping) else ()
 
 
