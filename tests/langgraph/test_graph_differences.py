@@ -151,9 +151,7 @@ def test_the_history_of_a_delta_channel_needs_no_times(on_saver):
         return await face.get_delta_channel_history(saver, config=config, channels=["log"])
 
     history = on_saver(body)
-    assert history == {
-        "log": {"seed": ["seed"], "writes": [(f"task-{number}", "log", number) for number in range(3)]}
-    }
+    assert history == {"log": {"seed": ["seed"], "writes": [(f"task-{number}", "log", number) for number in range(3)]}}
 
 
 def test_a_negative_limit_means_what_it_does_in_the_original(on_saver, where):
@@ -179,6 +177,7 @@ def test_a_limit_of_nothing_lists_nothing(on_saver):
 
 def test_the_error_of_a_cancelled_run_is_there_when_it_was_awaited(whose, where, at):
     """Only an async run can be cancelled; the read comes at once, on every backend."""
+
     async def body():
         async with opened(whose, where, "async", at) as saver:
             return await cancelled_run(saver)
