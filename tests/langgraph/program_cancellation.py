@@ -39,7 +39,7 @@ async def cancel_a_run(saver):
     graph = build(wait).compile(checkpointer=saver)
     run = asyncio.create_task(graph.ainvoke({"seen": ["input"]}, CONFIG))
     await waits.wait()
-    while not await _writes(saver, "seen"):
+    while ["quick"] not in await _writes(saver, "seen"):
         await asyncio.sleep(0.005)
     run.cancel()
     try:
@@ -60,6 +60,9 @@ async def cancelled_run(saver):
 async def program(saver, face):
     """The state after the run was cancelled, and after it went on."""
     await cancel_a_run(saver)
+    # LangGraph's PostgresSaver may have the error a moment later than the run has ended.
+    while not await _writes(saver, "__error__"):
+        await asyncio.sleep(0.005)
 
     async def go_on(state):
         return {"seen": ["went on"]}

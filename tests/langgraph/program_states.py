@@ -13,7 +13,7 @@ from langgraph.graph import START, StateGraph
 from pydantic import BaseModel, Field
 
 
-class Colour(str, enum.Enum):
+class Colour(enum.Enum):
     RED = "red"
     BLUE = "blue"
 

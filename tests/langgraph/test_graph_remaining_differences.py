@@ -4,6 +4,7 @@ When LangGraph changes what it does, a test here fails, and the page is to be ch
 """
 
 import asyncio
+import enum
 import sqlite3
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from threadline.langgraph import InMemorySaver
 
 CONFIG = {"configurable": {"thread_id": "thread-1", "checkpoint_ns": ""}}
 PLAIN = {"source": "loop", "step": 1}
+
+
+class Word(str, enum.Enum):
+    YES = "yes"
 
 
 class Outer:
@@ -83,6 +88,14 @@ def test_a_value_comes_back_as_it_was_given(pair, value, original):
     else:
         assert (theirs, type(theirs)) == (original, type(original))
     assert (ours, type(ours)) == (value, type(value))
+
+
+def test_a_text_that_is_an_enum_stays_one(pair):
+    async def body(saver, face):
+        put(saver, value=Word.YES)
+        return type(saver.get_tuple(CONFIG).checkpoint["channel_values"]["a"])
+
+    assert pair(body) == [str if pair.where == "postgres" else Word, Word]
 
 
 def test_a_value_of_an_unknown_class_is_refused_with_its_path(pair):
