@@ -64,8 +64,8 @@ clean: ## remove the environment, caches and builds
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(FOR_USE): $(CREATED) pyproject.toml constraints.txt
-	@echo "Installing threadline[langgraph] and langgraph into $(VENV) ..."
-	@$(INSTALL) -e '.[langgraph]' langgraph
+	@echo "Installing threadline[langgraph] into $(VENV) ..."
+	@$(INSTALL) -e '.[langgraph]'
 	@touch $@
 
 # What development needs includes what use needs: one install marks both.
@@ -80,7 +80,7 @@ $(FOR_OLD): pyproject.toml constraints-oldest.txt
 	@echo "Installing the oldest LangGraph of the declared range into $(OLD) ..."
 	@$(PYTHON) -m venv --clear $(OLD)
 	@$(OLD)/bin/python -m pip --disable-pip-version-check --no-input install -qq --progress-bar off \
-	    -c constraints-oldest.txt -e '.[langgraph]' langgraph langgraph-checkpoint-conformance \
+	    -c constraints-oldest.txt -e '.[langgraph]' langgraph-checkpoint-conformance \
 	    langgraph-checkpoint-sqlite aiosqlite pytest pytest-xdist
 	@touch $@
 

@@ -23,7 +23,7 @@ LAYERS = [
     ["cli", "testing", "__main__"],
     ["langgraph", "importing"],
     ["__init__", "connecting", "options"],
-    ["saver", "thread", "lease", "sweeper", "upkeep"],
+    ["saver", "thread", "lease", "sweeper", "underway", "upkeep"],
     ["core"],
     ["backends"],
     ["chunks"],

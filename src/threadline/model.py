@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple, TypedDict
 
@@ -30,6 +30,7 @@ __all__ = [
     "get_checkpoint_id",
     "get_checkpoint_metadata",
     "is_engine_channel",
+    "metadata_value",
 ]
 
 ERROR = "__error__"
@@ -67,6 +68,8 @@ _NOT_METADATA = frozenset(
         "langgraph_checkpoint_ns",
     ]
 )
+_JSON_ATOMS = frozenset((str, int, float, bool, type(None)))
+_JSON_PLAIN: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
 
 
 class CheckpointMetadata(TypedDict, total=False):
@@ -143,9 +146,10 @@ def get_checkpoint_id(config: Mapping[str, Any]) -> str | None:
 def get_checkpoint_metadata(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a put: what it was given, joined by the plain values of the config.
 
-    Ids and private keys (`__…`) of the config are left out, and nothing replaces a key already given.
+    Ids and private keys (`__…`) of the config are left out, and nothing replaces a key already given. Values are
+    those that JSON gives back (`metadata_value`), and texts have no NUL characters, as in LangGraph's savers.
     """
-    merged = dict(metadata)
+    merged = {_json_key(key): metadata_value(value) for key, value in metadata.items()}
     for source in (config.get("metadata"), config.get("configurable")):
         if not source or source.keys() <= _NOT_METADATA:
             continue
@@ -153,11 +157,47 @@ def get_checkpoint_metadata(config: Mapping[str, Any], metadata: Mapping[str, An
             if not isinstance(key, str) or key in merged or key in _NOT_METADATA or key.startswith("__"):
                 continue
             if isinstance(value, (str, int, float)):
-                merged[key] = value
+                merged[key] = metadata_value(value)
     return merged
+
+
+def metadata_value(value: Any) -> Any:
+    """A value of the metadata as it is stored: as JSON gives it back, a text without NUL characters."""
+    try:
+        plain = _plain_json(value)
+    except RecursionError:
+        return value  # nested too deep for the codec too, which says where
+    return plain.replace("\0", "") if type(plain) is str and "\0" in plain else plain
 
 
 def answered_ids(writes: Iterable[PendingWrite]) -> set[str]:
     """The ids of the interrupts that were answered, by the notes among some pending writes."""
     notes = [value for _, channel, value in writes if channel == ANSWERED]
     return {note[0] for note in notes if type(note) is list and note and type(note[0]) is str}
+
+
+def _plain_json(value: Any) -> Any:
+    """A value as JSON gives it back: tuples as lists, keys as texts, enums by their values.
+
+    What JSON has no word for (sets, bytes, instances of classes) stays as it is.
+    """
+    if type(value) in _JSON_ATOMS:
+        return value
+    if isinstance(value, dict):
+        return {_json_key(key): _plain_json(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain_json(one) for one in value]
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            # Not kind(value), which calls a method of the subclass.
+            return _JSON_PLAIN[kind](value)
+    return value
+
+
+def _json_key(key: Any) -> Any:
+    if type(key) is str:
+        return key
+    plain = _plain_json(key)
+    if plain is None or plain is True or plain is False:
+        return {None: "null", True: "true", False: "false"}[plain]
+    return repr(plain) if type(plain) in (int, float) else plain

@@ -24,6 +24,7 @@ from .core.tools import Tools
 from .errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from .lease import Lease
 from .model import ChannelVersions, CheckpointTuple, Config
+from .underway import UnderWay
 from .upkeep import Upkeep
 from .versions import V, next_version
 
@@ -45,6 +46,7 @@ class Saver(Upkeep):
 
     def __init__(self, engine: Engine, tools: Tools) -> None:
         super().__init__(engine, tools)
+        self._under_way = UnderWay()
         self.serde: Any = tools.codec.foreign or Serializer(codec=tools.codec)
 
     def __repr__(self) -> str:
@@ -63,7 +65,7 @@ class Saver(Upkeep):
         if not self._tools.is_open:
             await self._aopen()
         prepared = prepare_put(self._tools, config, checkpoint, metadata, new_versions)
-        await self._engine.awrite(self._putting([prepared]))
+        await self._awrite([prepared])
         return _config_of(prepared)
 
     def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -78,7 +80,7 @@ class Saver(Upkeep):
         if not self._tools.is_open:
             await self._aopen()
         prepared = prepare_writes(self._tools, config, writes, task_id, task_path)
-        await self._engine.awrite(self._putting([prepared]))
+        await self._awrite([prepared])
 
     def get_tuple(self, config: Any) -> Any:
         """The checkpoint a config names, or the newest of its thread, decoded; None when there is none."""
@@ -87,6 +89,7 @@ class Saver(Upkeep):
 
     async def aget_tuple(self, config: Any) -> Any:
         place = place_of(config)
+        await self._under_way.settle(place.thread_id)
         return self._noted(place, await self._engine.arun(lambda backend: read_one(backend, self._tools, place)))
 
     def get(self, config: Any) -> Any:
@@ -179,7 +182,7 @@ class Saver(Upkeep):
             await self._aopen()
         prepared = self._prepared(puts)
         if prepared:
-            await self._engine.awrite(self._putting(prepared))
+            await self._awrite(prepared)
         return [_config_of(one) for one in prepared]
 
     def delete_checkpoint(self, config: Any) -> None:
@@ -256,6 +259,15 @@ class Saver(Upkeep):
     def _putting(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> Operation[None]:
         return lambda backend: put_all(backend, self._tools, prepared, time.time())
 
+    async def _awrite(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> None:
+        """Put; reads of these threads that begin meanwhile wait for it."""
+        begun = [(one.place.thread_id, self._under_way.begin(one.place.thread_id)) for one in prepared]
+        try:
+            await self._engine.awrite(self._putting(prepared))
+        finally:
+            for thread_id, ended in begun:
+                self._under_way.end(thread_id, ended)
+
     def _prepared(self, puts: Any) -> Sequence[PreparedPut]:
         siblings: dict[tuple[str, str, str], PreparedPut] = {}
         prepared = []
@@ -282,6 +294,8 @@ class Saver(Upkeep):
             yield from self._whole(rows)
 
     async def _apages(self, searched: history.Search) -> AsyncIterator[Any]:
+        if searched.query.thread_id is not None:
+            await self._under_way.settle(searched.query.thread_id)
         while rows := await self._engine.arun(lambda backend: history.next_rows(backend, self._tools, searched)):
             for found in self._whole(rows):
                 yield found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
@@ -33,7 +34,7 @@ from .retry import Retry, RetryLayer
 from .sql.keyed import indexed_keys
 from .sql.statements import Statements
 
-__all__ = ["PostgresEngine", "read_url"]
+__all__ = ["PostgresEngine", "read_url", "url_of_keywords"]
 
 T = TypeVar("T")
 # So many transactions of puts go on at once; what comes meanwhile waits, and shares the next.
@@ -223,8 +224,25 @@ def _policy(retry: int | tuple[int, float] | None) -> Retry:
     return Retry(*retry) if isinstance(retry, tuple) else Retry(tries=retry)
 
 
+def url_of_keywords(conninfo: str) -> str:
+    """The URL that says what a connection string of libpq's keywords (`host=db dbname=agents`) says."""
+    try:
+        parts = conninfo_to_dict(conninfo)
+    except psycopg.Error:
+        parts = {}
+    if not parts or "\0" in conninfo:
+        # What libpq says here may quote the password.
+        raise InvalidRequest(
+            "this is neither a URL nor a connection string of PostgreSQL: write postgresql://user:password@host:5432/"
+            "database, or keywords that libpq knows, such as host=… dbname=… user=…, with quotes around spaces"
+        ) from None
+    return "postgresql://?" + "&".join(f"{name}={quote(str(value), safe='')}" for name, value in parts.items())
+
+
 def read_url(url: str) -> tuple[str, Whereabouts, str]:
     """What the driver takes, how messages name it, and the URL without its password."""
+    # A URL of SQLAlchemy's names the driver too.
+    url = re.sub(r"^postgresql\+psycopg://", "postgresql://", url)
     authority = url.partition("://")[2].partition("?")[0]
     if authority.count("@") > 1:
         raise InvalidRequest("the URL has an @ in its user or password: write it as %40")

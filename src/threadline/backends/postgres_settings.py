@@ -122,6 +122,11 @@ def check_usable(connection: Any) -> None:
     """Refuse a given connection that its owner closed or is in the middle of using."""
     if connection.closed:
         raise Closed("the given connection is closed: it must stay open as long as its saver")
+    if connection.pgconn.pipeline_status:
+        raise Conflict(
+            "the given connection is in pipeline mode: leave its pipeline() block before using the saver, which needs "
+            "no pipeline of yours"
+        )
     if not is_idle(connection):
         raise Conflict("the given connection is inside a transaction of yours: commit it before using the saver")
 

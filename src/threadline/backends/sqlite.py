@@ -210,6 +210,12 @@ class SqliteConnections:
                     # The last connection to close brings into the file what is in a `-wal` without a name.
                     self._close_all()
 
+    @contextmanager
+    def alone(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, outside of any transaction; no put goes through it meanwhile."""
+        with self._lock:
+            yield self.writer()
+
     def make_room(self) -> int:
         """Let a deletion have what was held for it, and move the log into the file; by how much it failed to."""
         with self._lock, translated(self.path):

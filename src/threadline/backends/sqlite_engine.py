@@ -7,6 +7,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..drive import run_now
@@ -114,6 +115,10 @@ class SqliteEngine:
     def writing_connection(self) -> sqlite3.Connection:
         """The connection that writes, for programs that expect a saver to show it."""
         return self._connections.writer()
+
+    def alone(self) -> AbstractContextManager[sqlite3.Connection]:
+        """The connection that writes, for a caller who does so himself; nobody else writes through it meanwhile."""
+        return self._connections.alone()
 
     def ddl(self) -> str:
         """Everything that is executed on an empty database."""

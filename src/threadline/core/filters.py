@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import InvalidRequest
+from ..model import metadata_value
 from .documents import can_search, fits_column, searchable_value
 
-__all__ = ["check_filter", "database_hints", "matches"]
+__all__ = ["as_metadata", "check_filter", "database_hints", "matches"]
 
 # Keys are bound, never pasted; this keeps queries readable and refuses what can only be an attack.
 _KEY = re.compile(r"[\w.\-:/@ ]{1,200}")
@@ -37,6 +38,11 @@ def check_filter(filter: Any) -> dict[str, Any]:
                 if name == "$in" and not isinstance(operand, (list, tuple, set, frozenset)):
                     raise InvalidRequest("$in takes a list")
     return dict(filter)
+
+
+def as_metadata(filter: Mapping[str, Any]) -> dict[str, Any]:
+    """A filter whose values have the form that the metadata of checkpoints has: a tuple finds a list."""
+    return {key: _plain(wanted) for key, wanted in filter.items()}
 
 
 def matches(metadata: Mapping[str, Any], filter: Mapping[str, Any]) -> bool:
@@ -78,6 +84,15 @@ def _look_up(metadata: Mapping[str, Any], key: str) -> Any:
             return _MISSING
         found = found[part]
     return found
+
+
+def _plain(wanted: Any) -> Any:
+    if not _is_operators(wanted):
+        return metadata_value(wanted)
+    return {
+        name: [metadata_value(one) for one in operand] if name == "$in" else metadata_value(operand)
+        for name, operand in wanted.items()
+    }
 
 
 def _is_operators(wanted: Any) -> bool:

@@ -14,7 +14,7 @@ from ..errors import Corrupt, NotAllowed, NotFound
 from ..model import DeltaChannelHistory, PendingWrite
 from ..versions import Version
 from .documents import log_damage, read_document, read_metadata
-from .filters import check_filter, database_hints, matches
+from .filters import as_metadata, check_filter, database_hints, matches
 from .pages import learn_keys_of
 from .reading import Read, Rows, _write_ref, read_page, value_of
 from .requests import Place, before_of, check_limit, place_of
@@ -66,7 +66,7 @@ def search(
 ) -> Search:
     """Check what a caller wants listed."""
     check_limit(limit)
-    checked = check_filter(filter)
+    checked = as_metadata(check_filter(filter))
     thread_id = namespace = checkpoint_id = None
     if config is not None:
         thread_id, _, checkpoint_id = place_of(config)

@@ -125,9 +125,10 @@ def check_checkpoint(checkpoint: Any) -> None:
     for key in ("id", "ts", "channel_versions"):
         if key not in checkpoint:
             raise InvalidRequest(f"the checkpoint has no {key!r}")
-    for key in ("id", "ts"):
-        if not isinstance(checkpoint[key], str) or not checkpoint[key]:
-            raise InvalidRequest(f"the checkpoint's {key!r} must be text, and not empty")
+    if not isinstance(checkpoint["id"], str) or not checkpoint["id"]:
+        raise InvalidRequest("the checkpoint's 'id' must be text, and not empty")
+    if not isinstance(checkpoint["ts"], str):
+        raise InvalidRequest("the checkpoint's 'ts' must be text")
     for key in ("channel_versions", "channel_values", "versions_seen"):
         if key in checkpoint and not _is_mapping(checkpoint[key]):
             raise InvalidRequest(f"the checkpoint's {key!r} must be a dict")

@@ -18,6 +18,7 @@ from ..core.documents import ABSENT, draft, read_metadata
 from ..core.reading import Read
 from ..core.tools import Tools
 from ..errors import Corrupt
+from ..model import get_checkpoint_metadata
 from .source import SourceCheckpoint
 from .transcode import Cipher, TransferCodec
 
@@ -107,7 +108,9 @@ def wanted_from(found: SourceCheckpoint, codec: TransferCodec, cipher: Cipher | 
     metadata = _json(found.metadata or b"{}", "metadata")
     if not isinstance(metadata, dict):
         raise Corrupt("its metadata is no JSON object")
-    return Wanted(found.thread_id, found.namespace, found.parent, checkpoint, metadata, writes)
+    # In the form that a put gives it: old versions of LangGraph kept NUL characters.
+    described = get_checkpoint_metadata({}, metadata)
+    return Wanted(found.thread_id, found.namespace, found.parent, checkpoint, described, writes)
 
 
 def compare(wanted: Wanted, stored: Read | None, tools: Tools) -> Comparison:

@@ -11,18 +11,31 @@ from .checkpointer import Checkpointer
 from .dropin import AsyncSqliteSaver, InMemorySaver, MemorySaver, SqliteSaver
 from .server_savers import (
     AIOMySQLSaver,
+    AsyncMySaver,
     AsyncPostgresSaver,
     AsyncRedisSaver,
     PostgresSaver,
     PyMySQLSaver,
     RedisSaver,
 )
+from .shallow import (
+    AsyncShallowPostgresSaver,
+    AsyncShallowRedisSaver,
+    ShallowAIOMySQLSaver,
+    ShallowAsyncMySaver,
+    ShallowPostgresSaver,
+    ShallowPyMySQLSaver,
+    ShallowRedisSaver,
+)
 from .types import register_langgraph_types
 
 __all__ = [
     "AIOMySQLSaver",
+    "AsyncMySaver",
     "AsyncPostgresSaver",
     "AsyncRedisSaver",
+    "AsyncShallowPostgresSaver",
+    "AsyncShallowRedisSaver",
     "AsyncSqliteSaver",
     "Checkpointer",
     "InMemorySaver",
@@ -30,6 +43,11 @@ __all__ = [
     "PostgresSaver",
     "PyMySQLSaver",
     "RedisSaver",
+    "ShallowAIOMySQLSaver",
+    "ShallowAsyncMySaver",
+    "ShallowPostgresSaver",
+    "ShallowPyMySQLSaver",
+    "ShallowRedisSaver",
     "SqliteSaver",
 ]
 

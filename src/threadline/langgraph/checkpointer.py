@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
@@ -55,3 +56,15 @@ class Checkpointer(Saver, BaseCheckpointSaver[Any]):
                 f"the environment variable {variable} is not set; it names the store, such as sqlite:///agents.db"
             )
         return cls(url, **options)
+
+    def list(self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None) -> Iterator[Any]:
+        return super().list(config, filter=filter, before=before, limit=self._limit(limit))
+
+    def alist(
+        self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None
+    ) -> AsyncIterator[Any]:
+        return super().alist(config, filter=filter, before=before, limit=self._limit(limit))
+
+    def _limit(self, limit: int | None) -> int | None:
+        """The limit of a list, as it is meant; LangGraph's savers differ in what a negative one means."""
+        return limit

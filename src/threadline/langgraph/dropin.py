@@ -11,6 +11,7 @@ from ..backends.aiosqlite_engine import AiosqliteEngine
 from ..connecting import make_engine, split_options
 from ..errors import InvalidRequest
 from .checkpointer import Checkpointer, make_tools
+from .records import Records, blobs_of, storage_of, writes_of
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -25,6 +26,21 @@ class InMemorySaver(Checkpointer):
         if factory is not None:
             raise InvalidRequest("InMemorySaver keeps bytes, not dicts: for a file use SqliteSaver instead of factory=")
         super().__init__("memory://", serde=serde, **options)
+
+    @property
+    def storage(self) -> Records:
+        """The checkpoints, as the dict that LangGraph's has: by thread, namespace and id. A read-only view."""
+        return storage_of(self)
+
+    @property
+    def writes(self) -> Records:
+        """The pending writes, as the dict that LangGraph's has. A read-only view."""
+        return writes_of(self)
+
+    @property
+    def blobs(self) -> Records:
+        """The values by channel and version, as the dict that LangGraph's has. A read-only view."""
+        return blobs_of(self)
 
     # LangGraph's own stays usable after its `with` block; so does this.
     def __exit__(self, *_: object) -> None:
@@ -58,6 +74,21 @@ class SqliteSaver(Checkpointer):
             saver.conn = saver._engine.writing_connection()  # type: ignore[attr-defined]
             yield saver
 
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """A cursor of the connection that writes, alone on it; what was done is committed unless told otherwise."""
+        with self._engine.alone() as connection:  # type: ignore[attr-defined]
+            cursor = connection.cursor()
+            try:
+                yield cursor
+            finally:
+                if transaction:
+                    connection.commit()
+                cursor.close()
+
+    def _limit(self, limit: int | None) -> int | None:
+        return _sqlite_limit(limit)
+
 
 class AsyncSqliteSaver(Checkpointer):
     """Checkpoints in SQLite, as `langgraph.checkpoint.sqlite.aio.AsyncSqliteSaver`."""
@@ -81,3 +112,11 @@ class AsyncSqliteSaver(Checkpointer):
     async def setup(self) -> None:  # type: ignore[override]
         """Create the tables now; awaited, as in the original."""
         await self.asetup()
+
+    def _limit(self, limit: int | None) -> int | None:
+        return _sqlite_limit(limit)
+
+
+def _sqlite_limit(limit: int | None) -> int | None:
+    """SQLite takes a negative LIMIT for none at all."""
+    return None if type(limit) is int and limit < 0 else limit

@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
-from ..connecting import make_engine, split_options
+from ..connecting import check_driver, make_engine, split_options
 from ..errors import InvalidRequest
 from .checkpointer import Checkpointer, make_tools
 
 __all__ = [
     "AIOMySQLSaver",
+    "AsyncMySaver",
     "AsyncPostgresSaver",
     "AsyncRedisSaver",
     "PostgresSaver",
@@ -45,12 +46,23 @@ class _ServerSaver(Checkpointer):
     def _from_url(cls: type[S], conn_string: str, options: dict[str, Any]) -> S:
         options.pop("pipeline", None)
         saver = cls.__new__(cls)
+        conn_string = cls._url_of(conn_string)
         scheme = conn_string.partition("://")[0] if "://" in conn_string else ""
         if scheme not in cls._schemes:
             raise InvalidRequest(f"{cls.__name__} takes a URL that begins with {cls._schemes[0]}://")
         Checkpointer.__init__(saver, conn_string, **options)
         saver.conn = None
         return saver
+
+    @classmethod
+    def _url_of(cls, conn_string: str) -> str:
+        """What `from_conn_string` was given, as a URL."""
+        return conn_string
+
+    def _limit(self, limit: int | None) -> int | None:
+        if type(limit) is int and limit < 0:
+            raise InvalidRequest("limit must not be negative: no server takes that")
+        return limit
 
 
 class _Sync(_ServerSaver):
@@ -75,20 +87,29 @@ class _Async(_ServerSaver):
         await self.asetup()
 
 
-class PostgresSaver(_Sync):
+class _PostgresSaver(_ServerSaver):
+    _schemes = ("postgresql", "postgres", "postgresql+psycopg")
+
+    @classmethod
+    def _url_of(cls, conn_string: str) -> str:
+        if "://" in conn_string.partition("=")[0]:
+            return conn_string
+        check_driver("postgresql")
+        from ..backends.postgres_engine import url_of_keywords
+
+        return url_of_keywords(conn_string)
+
+
+class PostgresSaver(_PostgresSaver, _Sync):
     """Checkpoints in PostgreSQL, as `langgraph.checkpoint.postgres.PostgresSaver`."""
 
-    _schemes = ("postgresql", "postgres")
 
-
-class AsyncPostgresSaver(_Async):
+class AsyncPostgresSaver(_PostgresSaver, _Async):
     """Checkpoints in PostgreSQL, as `langgraph.checkpoint.postgres.aio.AsyncPostgresSaver`."""
-
-    _schemes = ("postgresql", "postgres")
 
 
 class _MysqlSaver(_ServerSaver):
-    _schemes = ("mysql", "mariadb")
+    _schemes = ("mysql", "mariadb", "mysql+pymysql", "mysql+aiomysql", "mysql+asyncmy")
 
     # The originals have no pipeline: their second argument is the serializer.
     def __init__(self, conn: Any, serde: Any = None, **options: Any) -> None:
@@ -101,6 +122,18 @@ class PyMySQLSaver(_MysqlSaver, _Sync):
 
 class AIOMySQLSaver(_MysqlSaver, _Async):
     """Checkpoints in MySQL or MariaDB, as `langgraph.checkpoint.mysql.aio.AIOMySQLSaver`."""
+
+
+class AsyncMySaver(AIOMySQLSaver):
+    """Checkpoints in MySQL or MariaDB, as `langgraph.checkpoint.mysql.asyncmy.AsyncMySaver`; aiomysql is the driver."""
+
+    def __init__(self, conn: Any, serde: Any = None, **options: Any) -> None:
+        if type(conn).__module__.partition(".")[0] == "asyncmy":
+            raise InvalidRequest(
+                f"{type(self).__name__} has no use for a connection or pool of asyncmy: give it one of aiomysql, or "
+                f"make it with from_conn_string"
+            )
+        super().__init__(conn, serde, **options)
 
 
 class _RedisSaver(_ServerSaver):

@@ -213,7 +213,6 @@ async def test_metadata_is_joined_by_the_plain_values_of_the_config(saver: Half,
 
 async def test_metadata_survives_what_databases_cannot_index(saver: Half, thread: str) -> None:
     odd: dict[str, Any] = {
-        "nul": "a\0b",
         "surrogate": "\ud800",
         "huge": 2**80,
         "infinite": float("inf"),
@@ -223,6 +222,25 @@ async def test_metadata_survives_what_databases_cannot_index(saver: Half, thread
     config = await put(saver, place(thread), {}, **odd, note="line\nbreak")
     metadata = (await stored(saver, config)).metadata
     assert {key: metadata[key] for key in odd} == odd
+
+
+async def test_metadata_comes_back_as_json_gives_it(saver: Half, thread: str) -> None:
+    pair = (1, ("a", None))
+    given: dict[str, Any] = {"pair": pair, "by": {1: (2,), None: 3, 1.5: {True: ()}}, "nul": "a\0b", "\0": 1}
+    config = await put(saver, place(thread), {}, **given)
+    metadata = (await stored(saver, config)).metadata
+    expected = {"pair": [1, ["a", None]], "by": {"1": [2], "null": 3, "1.5": {"true": []}}, "nul": "ab", "\0": 1}
+    assert {key: metadata[key] for key in expected} == expected
+    for filter in ({"pair": pair}, {"nul": "a\0b"}, {"pair": {"$in": [pair]}}):
+        found = await everything(saver, place(thread), filter=filter)
+        assert [one.config for one in found] == [config]
+
+
+async def test_a_checkpoint_may_have_an_empty_time(saver: Half, thread: str) -> None:
+    made = {**checkpoint({"a": 1}), "ts": ""}
+    config = await saver.put(place(thread), made, {"source": "input", "step": -1}, {"a": 1})
+    assert (await stored(saver, config)).checkpoint["ts"] == ""
+    assert [found.checkpoint["ts"] for found in await everything(saver, place(thread))] == [""]
 
 
 async def test_any_text_can_be_a_thread_id(saver: Half, thread: str) -> None:
