@@ -232,20 +232,16 @@ class Saver(Upkeep):
         return self._values(await self._engine.arun(self._heads(thread_ids)), channels)
 
     def interrupts(self, *, prefix: str = "") -> Iterator[survey.Waiting]:
-        """What waits for an answer, over all threads."""
-        from .core import survey
-
-        for info in self.threads(prefix=prefix):
-            with survey.logged_damage():
-                yield from survey.waiting_at(self.get_tuple(info.config) or _EMPTY)
+        """What waits for an answer, over all threads; a value whose class is not here is a `Structure`."""
+        asked = _asked(prefix)
+        while page := self._engine.run(lambda backend: asked.next_page(backend, self._tools)):
+            yield from page
 
     async def ainterrupts(self, *, prefix: str = "") -> AsyncIterator[survey.Waiting]:
-        from .core import survey
-
-        async for info in self.athreads(prefix=prefix):
-            with survey.logged_damage():
-                for waiting in survey.waiting_at(await self.aget_tuple(info.config) or _EMPTY):
-                    yield waiting
+        asked = _asked(prefix)
+        while page := await self._engine.arun(lambda backend: asked.next_page(backend, self._tools)):
+            for waiting in page:
+                yield waiting
 
     def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None) -> Lease:
         """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds."""
@@ -355,7 +351,10 @@ def _listing(**choice: Any) -> survey.Listing:
         raise InvalidRequest(f"threads takes {', '.join(known)}, not {unknown}") from None
 
 
-_EMPTY = CheckpointTuple({"configurable": {}}, {}, {})  # type: ignore[typeddict-item]
+def _asked(prefix: str) -> survey.Asked:
+    from .core import survey
+
+    return survey.Asked(prefix=plain_text(prefix, "prefix"))
 
 
 def _config_of(prepared: PreparedPut) -> Config:

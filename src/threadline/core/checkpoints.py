@@ -190,6 +190,7 @@ def _change(tools: Tools, one: Prepared, now: float) -> Change:
         change.writes, change.firsts = ((), writes) if one.are_first else (writes, ())
     else:
         change.head = one.head
+        change.settles = one.checkpoint_id if one.answers else None
         change.checkpoints = [_checkpoint_row(tools, one, now)]
     return change
 
@@ -248,6 +249,8 @@ def _remember(tools: Tools, put: PreparedPut, witness: Witness, known: Known, st
     if tools.fencing:
         tools.note_read(Place(thread_id, namespace, put.checkpoint_id), by_id=put.is_branching)
     tools.coming.pop((thread_id, put.checkpoint_id), None)
+    if put.answers and put.place.checkpoint_id is not None:
+        tools.asked.pop((thread_id, put.place.checkpoint_id), None)
 
 
 async def _refresh(backend: Backend, tools: Tools, one: Prepared) -> None:

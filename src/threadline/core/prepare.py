@@ -20,7 +20,8 @@ from ..chunks.encode import Chunks, Encoded, Encoder
 from ..chunks.recall import Run
 from ..chunks.refs import Ref, pack_refs
 from ..errors import InvalidRequest
-from ..model import WRITES_IDX_MAP, get_checkpoint_metadata
+from ..model import INTERRUPT, WRITES_IDX_MAP, get_checkpoint_metadata
+from ..namespaces import ROOT
 from .documents import DELTA_COUNTERS, Draft, Roots, draft
 from .known import Known
 from .requests import Place, check_checkpoint, check_metadata, check_new_versions, check_writes, place_of, text_id
@@ -86,6 +87,8 @@ class PreparedPut(_Prepared):
     inherits: Collection[str] = ()
     # The namespace's newest checkpoint as this writer knows it: another one by now is a conflict.
     head: tuple[str, str | None] | None = None
+    # Whether its parent asked something, as far as this process knows.
+    answers: bool = False
     # Whether it is on a branch of its own, under fencing; so is what builds on it.
     is_branching: bool = False
     _settled: Roots | None = None
@@ -152,6 +155,8 @@ def prepare_put(
         tools.recall.keep(place.thread_id, place.namespace, name, encoded.runs)
         refs[name] = put.take(encoded)
     put.inherits = inherits
+    if tools.asked and place.namespace == ROOT:
+        put.answers = (place.thread_id, place.checkpoint_id) in tools.asked
     if tools.fencing:
         _fence(tools, put, metadata.get("source"))
     put.roots = Roots(versions, refs)
@@ -183,6 +188,8 @@ def prepare_writes(
     for position, (channel, value) in enumerate(checked):
         ref = prepared.take(prepared.encoder.value(value, f"write {channel}"))
         index = WRITES_IDX_MAP.get(channel, position)
+        if channel == INTERRUPT and place.namespace == ROOT:
+            tools.note_asked(place.thread_id, place.checkpoint_id)
         links, data = _pointer(ref)
         prepared.writes.append(WriteRow(*place_in_thread, index, task_path, channel, links, 0, data, index < 0))
         prepared.refs.append(ref)
