@@ -53,16 +53,19 @@ class Saver(Upkeep):
     # -- the contract of LangGraph
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
-        """Keep a checkpoint; durable when this returns. Putting the same id again replaces it."""
+        """Keep a checkpoint; durable when this returns. Putting the same id again replaces it.
+
+        A saver of `threadline.connect` refuses a channel that has its parent's version and another value.
+        """
         self._open()
-        prepared = prepare_put(self._tools, config, checkpoint, metadata, new_versions)
+        prepared = self._preparing(config, checkpoint, metadata, new_versions)
         self._engine.run(self._putting([prepared]))
         return _config_of(prepared)
 
     async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         if not self._tools.is_open:
             await self._aopen()
-        prepared = prepare_put(self._tools, config, checkpoint, metadata, new_versions)
+        prepared = self._preparing(config, checkpoint, metadata, new_versions)
         await self._engine.awrite(self._putting([prepared]))
         return _config_of(prepared)
 
@@ -252,6 +255,9 @@ class Saver(Upkeep):
     def _putting(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> Operation[None]:
         return lambda backend: put_all(backend, self._tools, prepared, time.time())
 
+    def _preparing(self, *put: Any) -> PreparedPut:
+        return prepare_put(self._tools, *put, checks_versions=self._tools.checks_versions)
+
     def _prepared(self, puts: Any) -> Sequence[PreparedPut]:
         siblings: dict[tuple[str, str, str], PreparedPut] = {}
         prepared = []
@@ -260,7 +266,7 @@ class Saver(Upkeep):
         for put in puts:
             if not isinstance(put, (tuple, list)) or len(put) != 4:
                 raise InvalidRequest("put_many takes a list of (config, checkpoint, metadata, new_versions)")
-            one = prepare_put(self._tools, put[0], put[1], put[2], put[3], siblings)
+            one = self._preparing(*put, siblings)
             siblings[one.place.thread_id, one.place.namespace, one.checkpoint_id] = one
             prepared.append(one)
         return prepared

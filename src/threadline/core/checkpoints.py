@@ -21,6 +21,7 @@ from .documents import Roots, read_document, write_place, write_row
 from .known import Known, witness_of
 from .prepare import Prepared, PreparedPut, PreparedWrites, pointing
 from .requests import Place
+from .same_versions import refuse_other_values
 from .tools import Tools
 
 __all__ = ["put_all"]
@@ -39,6 +40,10 @@ async def put_all(backend: Backend, tools: Tools, prepared: Sequence[Prepared], 
                 await _read_parent(backend, tools, one)
         if tools.envelope.ring is not None:
             await _name_for_pools(backend, tools, prepared, now)
+        for one in prepared:
+            if isinstance(one, PreparedPut) and one.checks_versions:
+                await refuse_other_values(backend, tools, one)
+                one.checks_versions = False
         changes = _changes(tools, prepared, now)
         try:
             outcomes = await backend.apply(changes)

@@ -87,6 +87,10 @@ class PreparedPut(_Prepared):
     inherits: Collection[str] = ()
     # The namespace's newest checkpoint as this writer knows it: another one by now is a conflict.
     head: tuple[str, str | None] | None = None
+    # Values that were encoded only to be compared with those of the parent, whose roots are kept.
+    compared: dict[str, Ref] = field(default_factory=dict)
+    # Whether a value must be the parent's where its version is (core/same_versions.py).
+    checks_versions: bool = False
     # Whether its parent asked something, as far as this process knows.
     answers: bool = False
     # Whether it is on a branch of its own, under fencing; so is what builds on it.
@@ -129,8 +133,13 @@ def prepare_put(
     metadata: Mapping[str, Any],
     new_versions: Mapping[str, Any],
     siblings: Mapping[tuple[str, str, str], PreparedPut] | None = None,
+    *,
+    checks_versions: bool = False,
 ) -> PreparedPut:
-    """Check and encode a put. `siblings` are the puts of the same batch, which may be its parent."""
+    """Check and encode a put. `siblings` are the puts of the same batch, which may be its parent.
+
+    With `checks_versions` it is refused, when it is applied, if a value is not its parent's and the version is.
+    """
     place = place_of(config)
     check_checkpoint(checkpoint)
     check_metadata(metadata, config)
@@ -147,10 +156,15 @@ def prepare_put(
     refs: dict[str, Ref] = {}
     mark = known.mark if known is not None else None
     put.encoder = tools.encoder(known)
+    put.checks_versions = checks_versions and place.checkpoint_id is not None
     for name in values:
-        if name in inherits and put.parent is not None and put.parent.has(name, versions[name]):
+        is_kept = name in inherits and put.parent is not None and put.parent.has(name, versions[name])
+        if is_kept and not put.checks_versions:
             continue
         before = tools.recall.get(place.thread_id, place.namespace, name)
+        if is_kept:
+            put.compared[name] = put.encoder.value(values[name], name, before, mark).ref
+            continue
         encoded = put.encoder.value(values[name], name, before, mark)
         tools.recall.keep(place.thread_id, place.namespace, name, encoded.runs)
         refs[name] = put.take(encoded)

@@ -84,6 +84,9 @@ class Tools:
         self.recall = Recall(cache_bytes)
         self._remember_within(cache_bytes)
         self.fencing = fencing
+        # Whether a put is refused that has another value under its parent's version: `connect` has it so, except for
+        # the bytes of a given serializer, which need not be the same twice.
+        self.checks_versions = False
         # What a sweep keeps where it is told nothing else, and after how long an idle thread expires.
         self.retention, self.ttl_seconds = retention, ttl_seconds
         # The tokens of the leases that this saver holds, by thread: its puts are made under them.
