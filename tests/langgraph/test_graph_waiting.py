@@ -80,7 +80,8 @@ logging.getLogger("threadline").addHandler(Listener())
 saver = threadline.connect(sys.argv[1], **json.loads(sys.argv[2]))
 
 async def seen():
-    return [one.thread_id async for one in saver.ainterrupts()], [one.thread_id async for one in saver.athreads(status="suspended")]
+    lists = saver.ainterrupts(), saver.athreads(status="suspended")
+    return [[one.thread_id async for one in listed] for listed in lists]
 
 waiting = list(saver.interrupts())
 found = {

@@ -169,7 +169,6 @@ def migrations(prefix: str) -> list[Migration]:
                     f"{keyed('thread_id')}, pool {whole}, epoch {whole}, status VARBINARY(40) NOT NULL",
                     "deleted_before LONGBLOB, forked_from LONGBLOB, created DOUBLE NOT NULL, active DOUBLE NOT NULL",
                     f"expires DOUBLE, tags {blob}, metadata LONGBLOB, asked {id_type}",
-                    # Who may wait for an answer: few threads.
                     "UNIQUE KEY by_id (thread_id), KEY by_pool (pool), KEY by_asked (asked)",
                 ),
                 table(

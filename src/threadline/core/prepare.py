@@ -153,21 +153,9 @@ def prepare_put(
     versions = dict(checkpoint["channel_versions"])
     values: Mapping[str, Any] = checkpoint.get("channel_values", {})
     inherits = {name for name in versions if name not in new_versions} if place.checkpoint_id else set()
-    refs: dict[str, Ref] = {}
-    mark = known.mark if known is not None else None
     put.encoder = tools.encoder(known)
     put.checks_versions = checks_versions and place.checkpoint_id is not None
-    for name in values:
-        is_kept = name in inherits and put.parent is not None and put.parent.has(name, versions[name])
-        if is_kept and not put.checks_versions:
-            continue
-        before = tools.recall.get(place.thread_id, place.namespace, name)
-        if is_kept:
-            put.compared[name] = put.encoder.value(values[name], name, before, mark).ref
-            continue
-        encoded = put.encoder.value(values[name], name, before, mark)
-        tools.recall.keep(place.thread_id, place.namespace, name, encoded.runs)
-        refs[name] = put.take(encoded)
+    refs = _encoded(tools, put, values, versions, inherits)
     put.inherits = inherits
     if tools.asked and place.namespace == ROOT:
         put.answers = (place.thread_id, place.checkpoint_id) in tools.asked
@@ -209,6 +197,27 @@ def prepare_writes(
         prepared.refs.append(ref)
     prepared.made, prepared.noded = [], []  # writes are not encoded again; nothing to recognise
     return prepared
+
+
+def _encoded(
+    tools: Tools, put: PreparedPut, values: Mapping[str, Any], versions: Mapping[str, Any], inherits: Collection[str]
+) -> dict[str, Ref]:
+    """Encode the values of a put, except those whose root is the parent's; where these are at most compared."""
+    refs: dict[str, Ref] = {}
+    place, parent = put.place, put.parent
+    mark = put.known.mark if put.known is not None else None
+    for name in values:
+        is_kept = name in inherits and parent is not None and parent.has(name, versions[name])
+        if is_kept and not put.checks_versions:
+            continue
+        before = tools.recall.get(place.thread_id, place.namespace, name)
+        encoded = put.encoder.value(values[name], name, before, mark)
+        if is_kept:
+            put.compared[name] = encoded.ref
+        else:
+            tools.recall.keep(place.thread_id, place.namespace, name, encoded.runs)
+            refs[name] = put.take(encoded)
+    return refs
 
 
 def _counted_deltas(metadata: Mapping[str, Any]) -> Collection[str]:
