@@ -32,7 +32,9 @@ def connect(url: str | os.PathLike[str] | None = None, **options: Any) -> Saver:
     """
     engine_options, tool_options = split_options(options)
     engine = make_engine(url, **engine_options)
-    return Saver(engine, make_tools(engine, **tool_options))
+    tools = make_tools(engine, **tool_options)
+    tools.checks_versions = tools.codec.foreign is None
+    return Saver(engine, tools)
 
 
 _TOOL_OPTIONS = frozenset(

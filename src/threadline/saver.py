@@ -55,16 +55,19 @@ class Saver(Upkeep):
     # -- the contract of LangGraph
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
-        """Keep a checkpoint; durable when this returns. Putting the same id again replaces it."""
+        """Keep a checkpoint; durable when this returns. Putting the same id again replaces it.
+
+        A saver of `threadline.connect` refuses a channel that has its parent's version and another value.
+        """
         self._open()
-        prepared = prepare_put(self._tools, config, checkpoint, metadata, new_versions)
+        prepared = self._preparing(config, checkpoint, metadata, new_versions)
         self._engine.run(self._putting([prepared]))
         return _config_of(prepared)
 
     async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         if not self._tools.is_open:
             await self._aopen()
-        prepared = prepare_put(self._tools, config, checkpoint, metadata, new_versions)
+        prepared = self._preparing(config, checkpoint, metadata, new_versions)
         await self._awrite([prepared])
         return _config_of(prepared)
 
@@ -235,20 +238,16 @@ class Saver(Upkeep):
         return self._values(await self._engine.arun(self._heads(thread_ids)), channels)
 
     def interrupts(self, *, prefix: str = "") -> Iterator[survey.Waiting]:
-        """What waits for an answer, over all threads."""
-        from .core import survey
-
-        for info in self.threads(prefix=prefix):
-            with survey.logged_damage():
-                yield from survey.waiting_at(self.get_tuple(info.config) or _EMPTY)
+        """What waits for an answer, over all threads; a value whose class is not here is a `Structure`."""
+        asked = _asked(prefix)
+        while page := self._engine.run(lambda backend: asked.next_page(backend, self._tools)):
+            yield from page
 
     async def ainterrupts(self, *, prefix: str = "") -> AsyncIterator[survey.Waiting]:
-        from .core import survey
-
-        async for info in self.athreads(prefix=prefix):
-            with survey.logged_damage():
-                for waiting in survey.waiting_at(await self.aget_tuple(info.config) or _EMPTY):
-                    yield waiting
+        asked = _asked(prefix)
+        while page := await self._engine.arun(lambda backend: asked.next_page(backend, self._tools)):
+            for waiting in page:
+                yield waiting
 
     def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None) -> Lease:
         """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds."""
@@ -268,6 +267,9 @@ class Saver(Upkeep):
             for thread_id, ended in begun:
                 self._under_way.end(thread_id, ended)
 
+    def _preparing(self, *put: Any) -> PreparedPut:
+        return prepare_put(self._tools, *put, checks_versions=self._tools.checks_versions)
+
     def _prepared(self, puts: Any) -> Sequence[PreparedPut]:
         siblings: dict[tuple[str, str, str], PreparedPut] = {}
         prepared = []
@@ -276,7 +278,7 @@ class Saver(Upkeep):
         for put in puts:
             if not isinstance(put, (tuple, list)) or len(put) != 4:
                 raise InvalidRequest("put_many takes a list of (config, checkpoint, metadata, new_versions)")
-            one = prepare_put(self._tools, put[0], put[1], put[2], put[3], siblings)
+            one = self._preparing(*put, siblings)
             siblings[one.place.thread_id, one.place.namespace, one.checkpoint_id] = one
             prepared.append(one)
         return prepared
@@ -369,7 +371,10 @@ def _listing(**choice: Any) -> survey.Listing:
         raise InvalidRequest(f"threads takes {', '.join(known)}, not {unknown}") from None
 
 
-_EMPTY = CheckpointTuple({"configurable": {}}, {}, {})  # type: ignore[typeddict-item]
+def _asked(prefix: str) -> survey.Asked:
+    from .core import survey
+
+    return survey.Asked(prefix=plain_text(prefix, "prefix"))
 
 
 def _config_of(prepared: PreparedPut) -> Config:

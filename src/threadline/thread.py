@@ -24,6 +24,7 @@ from .core.states import Point, State, read_state
 from .core.survey import ThreadInfo, describe
 from .core.timeline import Log, read_log
 from .core.tools import Tools
+from .core.updates import check_update, put_update
 from .errors import InvalidRequest
 
 __all__ = ["Thread"]
@@ -95,6 +96,34 @@ class Thread:
 
     async def aversions(self, channel: str, *, limit: int | None = None, namespace: str = "") -> list[ChannelVersion]:
         return await self._engine.arun(self._versions(channel, limit, namespace))
+
+    # -- putting
+
+    def put(
+        self,
+        values: Mapping[str, Any],
+        *,
+        step: int | None = None,
+        at: At = None,
+        metadata: Mapping[str, Any] | None = None,
+        namespace: str = "",
+    ) -> Point:
+        """A new checkpoint on the newest one, or on `at`: these channels replace those before, others are inherited.
+
+        Durable when this returns. What another put made the newest meanwhile is built on instead.
+        """
+        return self._engine.run(self._put(values, step, at, metadata, namespace))
+
+    async def aput(
+        self,
+        values: Mapping[str, Any],
+        *,
+        step: int | None = None,
+        at: At = None,
+        metadata: Mapping[str, Any] | None = None,
+        namespace: str = "",
+    ) -> Point:
+        return await self._engine.arun(self._put(values, step, at, metadata, namespace))
 
     # -- naming
 
@@ -249,6 +278,14 @@ class Thread:
         plain_text(channel, "channel")
         place = Place(self.thread_id, namespace, None)
         return lambda backend: channel_versions(backend, self._tools, place, channel, limit)
+
+    def _put(self, values: Any, step: Any, at: At, metadata: Any, namespace: str) -> Operation[Point]:
+        update = check_update(values, step, metadata)
+
+        async def operation(backend: Any) -> Point:
+            return Point(self.thread_id, await put_update(backend, self._tools, self.thread_id, update, at, namespace))
+
+        return operation
 
     def _create(self, metadata: Mapping[str, Any] | None, ttl: Any) -> Operation[None]:
         seconds = seconds_of(ttl, "ttl")

@@ -17,6 +17,7 @@ from threadline.ids import new_id
 
 THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 COUNTERS = "counters_since_delta_snapshot"
+VERSIONS = itertools.count(1)
 
 
 class Run:
@@ -57,7 +58,7 @@ class Run:
     def _put(self, values, counters):
         made = threadline.empty_checkpoint()
         made["channel_values"] = values
-        made["channel_versions"] = dict.fromkeys(("m", "z"), next(self.steps) + 1)
+        made["channel_versions"] = dict.fromkeys(("m", "z"), next(VERSIONS))
         about = {"source": "loop", "step": len(self.words), **self.metadata, **counters}
         self.config = self.call(self.saver, "put", self.config, made, about, made["channel_versions"])
 

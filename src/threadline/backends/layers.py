@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidRequest, ReadOnly
-from .port import Backend, Found, Query, ThreadRow
+from .port import Asking, Backend, Found, Query, ThreadRow
 
 __all__ = ["ReadOnlyLayer", "WithinLayer"]
 
@@ -83,6 +83,9 @@ class WithinLayer:
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
         return await self._inner.threads(after, limit, self._narrowed(prefix)) if self._meets(prefix) else []
+
+    async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
+        return await self._inner.asking(after, limit, self._narrowed(prefix)) if self._meets(prefix) else []
 
     async def count_threads(self, prefix: str = "") -> int:
         return await self._inner.count_threads(self._narrowed(prefix)) if self._meets(prefix) else 0

@@ -6,10 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..errors import NotFound
+from ..namespaces import ROOT
 from . import rules
 from .memory_survey import MemorySurvey
 from .port import (
     Applied,
+    Asking,
     Change,
     CheckpointKey,
     CheckpointKeys,
@@ -84,6 +86,8 @@ class MemoryBackend(MemorySurvey):
         self._chunks[thread.pool].update((digest, (links, form, data)) for digest, links, form, data in change.chunks)
         for row in change.checkpoints:
             self._place_row(thread, row)
+        if rules.asked_at(change) is not None:
+            self._asked.add(change.thread_id)
         for write in (*change.writes, *change.firsts):
             self._written[thread.serial].add((write.namespace, write.checkpoint_id))
             held = self._writes[thread.serial, write.namespace, write.checkpoint_id]
@@ -132,6 +136,7 @@ class MemoryBackend(MemorySurvey):
                 return
             # First of all, so that an interrupt leaves it whole or gone.
             self._threads[thread_id] = thread._replace(status="deleted", deleted_before=deleted_before, active=now)
+            self._asked.discard(thread_id)
             for namespace, ids in self._ids.pop(thread.serial, {}).items():
                 for checkpoint_id in ids:
                     self._disown(thread.serial, self._checkpoints.pop((thread.serial, namespace, checkpoint_id)))
@@ -265,6 +270,21 @@ class MemoryBackend(MemorySurvey):
         found = [await self.find(thread_id, namespace, None, with_writes=False) for thread_id in thread_ids]
         return [one for one in found if one is not None]
 
+    async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
+        with self._lock:
+            found: list[Asking] = []
+            for thread_id in sorted(one for one in self._asked if one > after and one.startswith(prefix)):
+                thread = self._alive(thread_id)
+                ids = self._namespaces(thread).get(ROOT) if thread is not None else None
+                if thread is None or not ids:
+                    continue
+                writes = self._writes_at(thread, ROOT, ids[-1])
+                if any(map(rules.asks, writes)):
+                    found.append(Asking(thread, writes))
+                if len(found) == limit:
+                    break
+            return found
+
     async def page(self, query: Query) -> list[Found]:
         with self._lock:
             if query.thread_id is None:
@@ -380,9 +400,12 @@ class MemoryBackend(MemorySurvey):
         return self._ids.get(thread.serial, {})
 
     def _found(self, thread: ThreadRow, row: CheckpointRow, with_writes: bool) -> Found:
-        held = self._writes.get((thread.serial, row.namespace, row.id), {}) if with_writes else {}
-        writes = sorted(held.values(), key=lambda w: rules.write_order(w.task_path, w.task_id, w.idx))
+        writes = self._writes_at(thread, row.namespace, row.id) if with_writes else []
         return Found(thread.thread_id, thread.pool, thread.epoch, row, writes)
+
+    def _writes_at(self, thread: ThreadRow, namespace: str, checkpoint_id: str) -> list[WriteRow]:
+        held = self._writes.get((thread.serial, namespace, checkpoint_id), {})
+        return sorted(held.values(), key=lambda w: rules.write_order(w.task_path, w.task_id, w.idx))
 
 
 def _drop_from(ids: list[str], gone: set[str]) -> None:

@@ -32,6 +32,8 @@ class MemorySurvey:
         self._writes: dict[Place, dict[tuple[str, int], WriteRow]] = defaultdict(dict)
         # By thread: which checkpoints have writes.
         self._written: dict[int, set[tuple[str, str]]] = defaultdict(set)
+        # The threads that have asked something at any time.
+        self._asked: set[str] = set()
         # By pool: the threads that are in it, deleted ones included.
         self._mates: dict[int, set[str]] = defaultdict(set)
         self._chunks: dict[int, dict[bytes, tuple[bytes, int, bytes]]] = defaultdict(dict)

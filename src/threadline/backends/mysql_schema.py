@@ -118,6 +118,9 @@ class MysqlStatements(Statements):
                 self.drop_writes,
                 self.drop_checkpoints,
                 self.bury,
+                self.ask,
+                self.settle,
+                self.ask_again,
                 self.drop_pool,
                 self.raise_epoch,
             ]
@@ -165,8 +168,8 @@ def migrations(prefix: str) -> list[Migration]:
                     "serial BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY",
                     f"{keyed('thread_id')}, pool {whole}, epoch {whole}, status VARBINARY(40) NOT NULL",
                     "deleted_before LONGBLOB, forked_from LONGBLOB, created DOUBLE NOT NULL, active DOUBLE NOT NULL",
-                    f"expires DOUBLE, tags {blob}, metadata LONGBLOB",
-                    "UNIQUE KEY by_id (thread_id), KEY by_pool (pool)",
+                    f"expires DOUBLE, tags {blob}, metadata LONGBLOB, asked {id_type}",
+                    "UNIQUE KEY by_id (thread_id), KEY by_pool (pool), KEY by_asked (asked)",
                 ),
                 table(
                     "checkpoints",

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 __all__ = [
     "Applied",
+    "Asking",
     "Backend",
     "Change",
     "CheckpointKey",
@@ -126,6 +127,13 @@ class Found(NamedTuple):
     writes: list[WriteRow]
 
 
+class Asking(NamedTuple):
+    """A thread that asked something at its newest checkpoint, and the pending writes there, in order."""
+
+    thread: ThreadRow
+    writes: list[WriteRow]
+
+
 @dataclass(slots=True, kw_only=True)
 class Change:
     """What one put or put_writes adds to a thread, in one piece."""
@@ -151,6 +159,9 @@ class Change:
     # A namespace, and the newest checkpoint that the writer saw there (None: there was none). When
     # another one is the newest by now, and none of this change, the change is refused.
     head: tuple[str, str | None] | None = None
+    # A new checkpoint of the root graph: what was asked before it waits no longer. Left out where the writer does not
+    # know of a question; what is not settled is only looked at in vain.
+    settles: str | None = None
     # The token of the lease that the writer holds; the thread's lease must still begin with it.
     lease: bytes | None = None
 
@@ -220,6 +231,13 @@ class Backend(Protocol):
 
     async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
         """The newest checkpoint of each of these threads that has one, without writes, in one go."""
+
+    async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
+        """Living threads whose newest root checkpoint has a pending interrupt, by id, keyset paged.
+
+        None is left out, whoever wrote it; what is read grows with the threads that ask, not with those that live. A
+        page may hold threads that ask nothing any more: the writes tell.
+        """
 
     async def page(self, query: Query) -> list[Found]:
         """The next checkpoints of a query: newest id first, then by thread and namespace."""

@@ -238,10 +238,13 @@ class PostgresTables:
             f"thread_id {_KEY}, pool bigint NOT NULL, epoch bigint NOT NULL, status text NOT NULL, "
             f"deleted_before {_NAME}, forked_from {_NAME}, created double precision NOT NULL, "
             # Room for a thread's activity to be noted without touching an index.
-            f"active double precision NOT NULL, expires double precision, tags text NOT NULL, metadata bytea) "
+            f"active double precision NOT NULL, expires double precision, tags text NOT NULL, metadata bytea, "
+            f"asked {_NAME}) "
             f"WITH (fillfactor = 80)",
             f"CREATE UNIQUE INDEX {bare}threads_by_id ON {p}threads (thread_id)",
             f"CREATE INDEX {bare}threads_by_pool ON {p}threads (pool)",
+            # Who may wait for an answer: few threads, and no cost for the others.
+            f"CREATE INDEX {bare}threads_asking ON {p}threads (thread_id) WHERE asked IS NOT NULL",
             *self._grown(
                 "checkpoints",
                 f"pool bigint NOT NULL, thread bigint NOT NULL, namespace {_KEY}, id {_KEY}, parent {_NAME}, "

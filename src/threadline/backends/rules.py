@@ -6,11 +6,15 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from ..chunks.digest import split_links
 from ..errors import Conflict
+from ..model import INTERRUPT
+from ..namespaces import ROOT
 from .port import Change, ThreadRow, WriteRow
 
 __all__ = [
     "ACTIVITY_SECONDS",
     "TOKEN_BYTES",
+    "asked_at",
+    "asks",
     "is_own_fork",
     "is_usual",
     "lease_key",
@@ -82,7 +86,19 @@ def is_usual(change: Change) -> bool:
         and change.lease is None
         and change.joins is None
         and not change.firsts
+        and change.settles is None
+        and asked_at(change) is None
     )
+
+
+def asks(write: WriteRow) -> bool:
+    """Whether a write is a question of the root graph to somebody outside."""
+    return write.channel == INTERRUPT and write.namespace == ROOT
+
+
+def asked_at(change: Change) -> str | None:
+    """The newest checkpoint of the root graph at which a change asks something; None when it asks nothing."""
+    return max([write.checkpoint_id for write in change.writes if asks(write)], default=None) if change.writes else None
 
 
 def refuse_if_not_first(write: WriteRow, data: bytes | None) -> None:

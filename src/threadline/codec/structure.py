@@ -23,7 +23,7 @@ from .secrets import MASKS
 from .shapes import Shape
 from .wire import Codec
 
-__all__ = ["StructuralCodec", "Structure"]
+__all__ = ["StructuralCodec", "Structure", "lenient"]
 
 # Names that stand for arrays and frames, and what their parts are called.
 _SCIENCE = {
@@ -123,8 +123,7 @@ class StructuralCodec(Codec):
         self._plans[Structure] = _packed
 
     def _builder_for(self, name: bytes) -> Callable[[Any], Any]:
-        stored = name.decode()
-        shown = _SCIENCE[stored][0] if stored in _SCIENCE else stored.partition("?")[0].partition("@")[0]
+        stored, shown = name.decode(), _shown(name)
         build = partial(Structure, shown, stored_name=name)
         if ":" in stored and not self._here.can_find(stored.partition("?")[0]):
             build = partial(self._counted, build, shown)
@@ -153,6 +152,44 @@ class StructuralCodec(Codec):
         return error if isinstance(error, ThreadlineError) else Corrupt(f"undecodable bytes ({error})")
 
 
+def lenient(codec: Codec) -> Codec:
+    """A codec that rebuilds what this one does, and reads the rest as structures."""
+    return codec if isinstance(codec, (StructuralCodec, _LenientCodec)) else _LenientCodec(codec)
+
+
+class _LenientCodec(Codec):
+    """What may be rebuilt is; what may not, or fails, is a `Structure`. What is encoded obeys the rules as ever."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._structural = StructuralCodec()
+        super().__init__(codec.rules, foreign=codec.foreign, pickle_fallback=codec.pickle_fallback)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._plans[Structure] = _packed
+
+    def _builder_for(self, name: bytes) -> Callable[[Any], Any]:
+        try:
+            build = super()._builder_for(name)
+        except (NotAllowed, MissingExtra):
+            # Not kept: the class may be imported a moment later.
+            return partial(Structure, _shown(name), stored_name=name)
+        self._builders.pop(name, None)
+        return partial(_attempted, build, name)
+
+    def _build_langgraphs(self, code: int, data: bytes) -> Any:
+        try:
+            return super()._build_langgraphs(code, data)
+        except Exception:  # of a class that is not here, or of its code
+            return self._structural._build_langgraphs(code, data)
+
+    def _load_foreign(self, data: bytes) -> Any:
+        try:
+            return super()._load_foreign(data)
+        except Exception:
+            return self._structural._load_foreign(data)
+
+
 class _EveryName(TypeRules):
     """Rules under which every name may be looked at, as what it is: a name."""
 
@@ -170,6 +207,20 @@ def _built(build: Callable[[Any], Any], name: bytes, state: Any) -> Any:
         return build(state)
     except (NotAllowed, MissingExtra, LookupError):
         return Structure(name.decode(), state, name)
+
+
+def _attempted(build: Callable[[Any], Any], name: bytes, state: Any) -> Any:
+    """A value of a class that is here; its structure where the class does not take the state any more."""
+    try:
+        return build(state)
+    except Exception:
+        return Structure(_shown(name), state, name)
+
+
+def _shown(name: bytes) -> str:
+    """A stored name as people read it, without version and variant."""
+    stored = name.decode()
+    return _SCIENCE[stored][0] if stored in _SCIENCE else stored.partition("?")[0].partition("@")[0]
 
 
 def _packed(value: Structure) -> tuple[bytes, Any]:

@@ -21,6 +21,7 @@ from .documents import Roots, read_document, write_place, write_row
 from .known import Known, witness_of
 from .prepare import Prepared, PreparedPut, PreparedWrites, pointing
 from .requests import Place
+from .same_versions import refuse_other_values
 from .tools import Tools
 
 __all__ = ["put_all"]
@@ -39,6 +40,10 @@ async def put_all(backend: Backend, tools: Tools, prepared: Sequence[Prepared], 
                 await _read_parent(backend, tools, one)
         if tools.envelope.ring is not None:
             await _name_for_pools(backend, tools, prepared, now)
+        for one in prepared:
+            if isinstance(one, PreparedPut) and one.checks_versions:
+                await refuse_other_values(backend, tools, one)
+                one.checks_versions = False
         changes = _changes(tools, prepared, now)
         try:
             outcomes = await backend.apply(changes)
@@ -193,6 +198,7 @@ def _change(tools: Tools, one: Prepared, now: float) -> Change:
         change.writes, change.firsts = ((), writes) if one.are_first else (writes, ())
     else:
         change.head = one.head
+        change.settles = one.checkpoint_id if one.answers else None
         change.checkpoints = [_checkpoint_row(tools, one, now)]
     return change
 
@@ -251,6 +257,8 @@ def _remember(tools: Tools, put: PreparedPut, witness: Witness, known: Known, st
     if tools.fencing:
         tools.note_read(Place(thread_id, namespace, put.checkpoint_id), by_id=put.is_branching)
     tools.coming.pop((thread_id, put.checkpoint_id), None)
+    if put.answers and put.place.checkpoint_id is not None:
+        tools.asked.pop((thread_id, put.place.checkpoint_id), None)
 
 
 async def _refresh(backend: Backend, tools: Tools, one: Prepared) -> None:

@@ -16,7 +16,7 @@ from ..versions import Version
 from .documents import log_damage, read_document, read_metadata
 from .filters import as_metadata, check_filter, database_hints, matches
 from .pages import learn_keys_of
-from .reading import Read, Rows, _write_ref, read_page, value_of
+from .reading import Read, Rows, read_page, value_of, write_ref
 from .requests import Place, before_of, check_limit, place_of
 from .tools import Tools
 
@@ -185,7 +185,7 @@ async def delta_history(
             document = read_document(found, tools.codec, tools.envelope)
             for write in reversed(found.writes):
                 if write.channel in collected and write.channel not in seeds:
-                    collected[write.channel].append((found, write, _write_ref(tools, found, write)))
+                    collected[write.channel].append((found, write, write_ref(tools, found.thread_id, write)))
             for channel in collected.keys() - seeds.keys():
                 if channel in document.roots.refs:
                     seeds[channel] = (found, document.roots.refs[channel])

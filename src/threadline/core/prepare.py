@@ -20,7 +20,8 @@ from ..chunks.encode import Chunks, Encoded, Encoder
 from ..chunks.recall import Run
 from ..chunks.refs import Ref, pack_refs
 from ..errors import InvalidRequest
-from ..model import WRITES_IDX_MAP, get_checkpoint_metadata
+from ..model import INTERRUPT, WRITES_IDX_MAP, get_checkpoint_metadata
+from ..namespaces import ROOT
 from .documents import DELTA_COUNTERS, Draft, Roots, draft
 from .known import Known
 from .requests import Place, check_checkpoint, check_metadata, check_new_versions, check_writes, place_of, text_id
@@ -82,6 +83,12 @@ class PreparedPut(_Prepared):
     inherits: Collection[str] = ()
     # The namespace's newest checkpoint as this writer knows it: another one by now is a conflict.
     head: tuple[str, str | None] | None = None
+    # Values that were encoded only to be compared with those of the parent, whose roots are kept.
+    compared: dict[str, Ref] = field(default_factory=dict)
+    # Whether a value must be the parent's where its version is (core/same_versions.py).
+    checks_versions: bool = False
+    # Whether its parent asked something, as far as this process knows.
+    answers: bool = False
     # Whether it is on a branch of its own, under fencing; so is what builds on it.
     is_branching: bool = False
     _settled: Roots | None = None
@@ -122,8 +129,13 @@ def prepare_put(
     metadata: Mapping[str, Any],
     new_versions: Mapping[str, Any],
     siblings: Mapping[tuple[str, str, str], PreparedPut] | None = None,
+    *,
+    checks_versions: bool = False,
 ) -> PreparedPut:
-    """Check and encode a put. `siblings` are the puts of the same batch, which may be its parent."""
+    """Check and encode a put. `siblings` are the puts of the same batch, which may be its parent.
+
+    With `checks_versions` it is refused, when it is applied, if a value is not its parent's and the version is.
+    """
     place = place_of(config)
     check_checkpoint(checkpoint)
     check_metadata(metadata, config)
@@ -137,17 +149,12 @@ def prepare_put(
     versions = dict(checkpoint["channel_versions"])
     values: Mapping[str, Any] = checkpoint.get("channel_values", {})
     inherits = {name for name in versions if name not in new_versions} if place.checkpoint_id else set()
-    refs: dict[str, Ref] = {}
-    mark = known.mark if known is not None else None
     put.encoder = tools.encoder(known)
-    for name in values:
-        if name in inherits and put.parent is not None and put.parent.has(name, versions[name]):
-            continue
-        before = tools.recall.get(place.thread_id, place.namespace, name)
-        encoded = put.encoder.value(values[name], name, before, mark)
-        tools.recall.keep(place.thread_id, place.namespace, name, encoded.runs)
-        refs[name] = put.take(encoded)
+    put.checks_versions = checks_versions and place.checkpoint_id is not None
+    refs = _encoded(tools, put, values, versions, inherits)
     put.inherits = inherits
+    if tools.asked and place.namespace == ROOT:
+        put.answers = (place.thread_id, place.checkpoint_id) in tools.asked
     if tools.fencing:
         _fence(tools, put, metadata.get("source"))
     put.roots = Roots(versions, refs)
@@ -180,11 +187,34 @@ def prepare_writes(
     for position, (channel, value) in enumerate(checked):
         ref = prepared.take(prepared.encoder.value(value, f"write {channel}"))
         index = WRITES_IDX_MAP.get(channel, position)
+        if channel == INTERRUPT and place.namespace == ROOT:
+            tools.note_asked(place.thread_id, place.checkpoint_id)
         links, data = _pointer(ref)
         prepared.writes.append(WriteRow(*place_in_thread, index, task_path, channel, links, 0, data, index < 0))
         prepared.refs.append(ref)
     prepared.made, prepared.noded = [], []  # writes are not encoded again; nothing to recognise
     return prepared
+
+
+def _encoded(
+    tools: Tools, put: PreparedPut, values: Mapping[str, Any], versions: Mapping[str, Any], inherits: Collection[str]
+) -> dict[str, Ref]:
+    """Encode the values of a put, except those whose root is the parent's; where these are at most compared."""
+    refs: dict[str, Ref] = {}
+    place, parent = put.place, put.parent
+    mark = put.known.mark if put.known is not None else None
+    for name in values:
+        is_kept = name in inherits and parent is not None and parent.has(name, versions[name])
+        if is_kept and not put.checks_versions:
+            continue
+        before = tools.recall.get(place.thread_id, place.namespace, name)
+        encoded = put.encoder.value(values[name], name, before, mark)
+        if is_kept:
+            put.compared[name] = encoded.ref
+        else:
+            tools.recall.keep(place.thread_id, place.namespace, name, encoded.runs)
+            refs[name] = put.take(encoded)
+    return refs
 
 
 def _counted_deltas(metadata: Mapping[str, Any]) -> Collection[str]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from ..backends.port import Backend, Found, Query, WriteRow
+from ..backends.rules import asks
 from ..chunks.lazy import LazyValues
 from ..chunks.read import Pile, reached
 from ..chunks.refs import Ref, unpack_refs
@@ -21,7 +22,17 @@ from .known import witness_of
 from .requests import Place
 from .tools import Tools
 
-__all__ = ["Read", "Rows", "complete", "read_one", "read_page", "to_tuple", "value_of"]
+__all__ = [
+    "Read",
+    "Rows",
+    "complete",
+    "name_of_write",
+    "read_one",
+    "read_page",
+    "to_tuple",
+    "value_of",
+    "write_ref",
+]
 
 _RETRIES = 5
 
@@ -100,7 +111,7 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
     for found in page:
         try:
             document = read_document(found, tools.codec, tools.envelope)
-            writes = [(write, _write_ref(tools, found, write)) for write in found.writes]
+            writes = [(write, write_ref(tools, found.thread_id, write)) for write in found.writes]
             sends = await _parent_sends(backend, tools, found, document)
         except (Corrupt, NotAllowed, NotFound) as damage:
             if strict:
@@ -119,6 +130,8 @@ async def _complete(backend: Backend, tools: Tools, page: list[Found], *, strict
 def _learn(tools: Tools, read: Read) -> None:
     """What a checkpoint that was read whole is made of is stored, and its row shows it; writes show nothing."""
     found, pile = read.found, read.pile
+    if found.writes and any(map(asks, found.writes)):
+        tools.note_asked(found.thread_id, found.row.id)
     if tools.knows(found):
         return
     digests = {*pile.items, *pile.nodes}
@@ -139,7 +152,7 @@ async def _parent_sends(backend: Backend, tools: Tools, found: Found, document: 
     if parent is None:
         return []
     await tools.learn_keys(backend, _forms([parent]))
-    return [(write, _write_ref(tools, parent, write)) for write in parent.writes if write.channel == TASKS]
+    return [(write, write_ref(tools, found.thread_id, write)) for write in parent.writes if write.channel == TASKS]
 
 
 def _forms(page: list[Found]) -> list[int]:
@@ -148,16 +161,22 @@ def _forms(page: list[Found]) -> list[int]:
     return rows + [write.form for found in page for write in found.writes]
 
 
-def _write_ref(tools: Tools, found: Found, write: WriteRow) -> Ref:
+def write_ref(tools: Tools, thread_id: str, write: WriteRow) -> Ref:
+    """Where the value of a pending write is; Corrupt and NotFound (a key) name the write."""
     try:
-        packed = ormsgpack.unpackb(
-            tools.envelope.unwrap_row(write.form, write.data, write_place(found.thread_id, write))
-        )
+        packed = ormsgpack.unpackb(tools.envelope.unwrap_row(write.form, write.data, write_place(thread_id, write)))
         return unpack_refs(write.links, {"": packed})[""]
     except NotFound as error:
-        raise NotFound(f"{name_of(found)}, a pending write of channel {write.channel!r}: {error}") from None
+        raise NotFound(f"{name_of_write(thread_id, write)}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
-        raise Corrupt(f"{name_of(found)}: a pending write of channel {write.channel!r} is damaged ({error})") from None
+        raise Corrupt(f"{name_of_write(thread_id, write)} is damaged ({error})") from None
+
+
+def name_of_write(thread_id: str, write: WriteRow) -> str:
+    """A pending write as errors name it."""
+    where = f" in {write.namespace!r}" if write.namespace else ""
+    place = f"thread {thread_id!r}, checkpoint {write.checkpoint_id}{where}"
+    return f"{place}, a pending write of channel {write.channel!r}"
 
 
 def to_tuple(

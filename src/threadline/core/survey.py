@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from ..backends.port import Backend, ThreadRow
+from ..backends.port import Asking, Backend, ThreadRow
 from ..errors import Corrupt, InvalidRequest, NotAllowed, NotFound
-from ..model import INTERRUPT, WRITES_IDX_MAP, answered_ids
 from ..namespaces import ROOT
 from ..printable import printable
-from .answers import questions
 from .filters import check_filter, matches
+from .questions import Question, open_at_head
 from .reading import Read, complete
 from .requests import check_limit, plain_text
 from .tools import Tools
 from .words import living, metadata_of, tags_of, words_form
 
 __all__ = [
+    "Asked",
     "Listing",
     "ThreadInfo",
     "Waiting",
     "describe",
     "heads",
-    "logged_damage",
-    "status_of",
     "thread_info",
-    "waiting_at",
 ]
 
 log = logging.getLogger("threadline")
@@ -84,6 +80,8 @@ class Listing:
     status: str | None = None
     active_since: float | None = None
     is_over: bool = False
+    # The threads that wait for an answer, once they were looked for.
+    suspended: frozenset[str] | None = None
 
     @classmethod
     def of(cls, *, limit: int | None = None, filter: Any = None, active_since: Any = None, **options: Any) -> Listing:
@@ -105,21 +103,37 @@ class Listing:
         """The next threads; none when the list is over."""
         await tools.open(backend)
         while not self.is_over and (self.left is None or self.left > 0):
-            size = _PAGE if self.left is None or self._chooses else min(self.left, _PAGE)
-            page = await backend.threads(self.after, size, self.prefix)
-            self.is_over = len(page) < size
-            if page:
-                self.after = page[-1].thread_id
+            page = await self._next_rows(backend, tools)
             await tools.learn_keys(backend, [words_form(row) for row in page])
             infos = [_listed(tools, row) for row in page]
-            if self.status in ("active", "suspended"):
-                infos = [replace(info, status=await status_of(backend, tools, info)) for info in infos]
+            if self.suspended is not None:
+                infos = [_seen_as(info, info.thread_id in self.suspended) for info in infos]
             found = [info for info in infos if self._wants(info)][: self.left]
             if self.left is not None:
                 self.left -= len(found)
             if found:
                 return found
         return []
+
+    async def _next_rows(self, backend: Backend, tools: Tools) -> list[ThreadRow]:
+        """The rows of the next threads; where only those that wait are wanted, no others are looked at."""
+        if self.status == "suspended":
+            asking = Asked(prefix=self.prefix, after=self.after)
+            rows = [row for row, _ in await asking.next_threads(backend, tools)]
+            self.after, self.is_over = asking.after, asking.is_over
+            self.suspended = frozenset(row.thread_id for row in rows)
+            return rows
+        if self.status == "active" and self.suspended is None:
+            asking, waiting = Asked(prefix=self.prefix), set[str]()
+            while found := await asking.next_threads(backend, tools):
+                waiting.update(row.thread_id for row, _ in found)
+            self.suspended = frozenset(waiting)
+        size = _PAGE if self.left is None or self._chooses else min(self.left, _PAGE)
+        page = await backend.threads(self.after, size, self.prefix)
+        self.is_over = len(page) < size
+        if page:
+            self.after = page[-1].thread_id
+        return page
 
     @property
     def _chooses(self) -> bool:
@@ -134,6 +148,54 @@ class Listing:
         )
 
 
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """A list of what waits for an answer in progress."""
+
+    prefix: str = ""
+    after: str = ""
+    is_over: bool = False
+
+    async def next_page(self, backend: Backend, tools: Tools) -> list[Waiting]:
+        """The next questions; none when the list is over."""
+        found = await self.next_threads(backend, tools)
+        return [
+            Waiting(
+                thread_id=row.thread_id,
+                checkpoint_id=question.key.id,
+                task_id=question.task_id,
+                interrupt_id=question.id,
+                value=question.value,
+            )
+            for row, asked in found
+            for question in asked
+        ]
+
+    async def next_threads(self, backend: Backend, tools: Tools) -> list[tuple[ThreadRow, list[Question]]]:
+        """The next threads that wait, each with its questions; none when the list is over."""
+        await tools.open(backend)
+        while not self.is_over:
+            page = await backend.asking(self.after, _PAGE, self.prefix)
+            self.is_over = len(page) < _PAGE
+            if page:
+                self.after = page[-1].thread.thread_id
+            waiting = [(one.thread, await _asked_by(backend, tools, one)) for one in page]
+            found = [(row, asked) for row, asked in waiting if asked]
+            if found:
+                return found
+        return []
+
+
+async def _asked_by(backend: Backend, tools: Tools, asking: Asking) -> list[Question]:
+    """The open questions of one thread; one whose questions cannot be read does not end a list over many."""
+    thread = asking.thread
+    try:
+        return await open_at_head(backend, tools, thread.thread_id, thread.pool, asking.writes)
+    except (Corrupt, NotAllowed, NotFound) as trouble:
+        log.error("%s; it is left out of the list", printable(trouble))
+        return []
+
+
 def _listed(tools: Tools, row: ThreadRow) -> ThreadInfo:
     """A thread in a list, which one that cannot be read does not end."""
     try:
@@ -141,15 +203,6 @@ def _listed(tools: Tools, row: ThreadRow) -> ThreadInfo:
     except (Corrupt, NotAllowed, NotFound) as trouble:
         log.error("%s; it is listed without what was said about it", printable(trouble))
         return thread_info(tools, row._replace(tags="[]", metadata=b""))
-
-
-@contextmanager
-def logged_damage() -> Iterator[None]:
-    """One thread that cannot be read does not end a list over many."""
-    try:
-        yield
-    except (Corrupt, NotAllowed, NotFound) as trouble:
-        log.error("%s; it is left out of the list", printable(trouble))
 
 
 def thread_info(tools: Tools, row: ThreadRow) -> ThreadInfo:
@@ -162,7 +215,7 @@ def thread_info(tools: Tools, row: ThreadRow) -> ThreadInfo:
         forked_from=row.forked_from,
         expires=row.expires,
         tags=tuple(tag.name for tag in tags_of(row) if tag.name),
-        metadata=metadata_of(tools, row),
+        metadata=metadata_of(tools.lenient, row),
     )
 
 
@@ -172,16 +225,14 @@ async def describe(backend: Backend, tools: Tools, thread_id: str) -> ThreadInfo
     row = await living(backend, thread_id)
     await tools.learn_keys(backend, [words_form(row)])
     info = thread_info(tools, row)
-    return replace(info, status=await status_of(backend, tools, info))
+    head = await backend.find(thread_id, ROOT, None) if info.status == "active" else None
+    waits = head is not None and bool(await open_at_head(backend, tools, thread_id, head.pool, head.writes))
+    return _seen_as(info, waits)
 
 
-async def status_of(backend: Backend, tools: Tools, info: ThreadInfo) -> str:
-    """A thread's status now: one that is active is suspended while an interrupt waits at its head."""
-    if info.status != "active":
-        return info.status
-    head = await backend.find(info.thread_id, ROOT, None)
-    asks = head is not None and any(write.channel == INTERRUPT for write in head.writes)
-    return "suspended" if asks and await questions(backend, tools, info.thread_id) else "active"
+def _seen_as(info: ThreadInfo, waits: bool) -> ThreadInfo:
+    """A thread with its status now: one that is active is suspended while a question waits at its head."""
+    return replace(info, status="suspended") if waits and info.status == "active" else info
 
 
 async def heads(backend: Backend, tools: Tools, thread_ids: Sequence[str]) -> list[Read]:
@@ -190,24 +241,3 @@ async def heads(backend: Backend, tools: Tools, thread_ids: Sequence[str]) -> li
     found = {one.thread_id: one for one in await backend.heads(thread_ids, ROOT)}
     page = [found[thread_id] for thread_id in dict.fromkeys(thread_ids) if thread_id in found]
     return await complete(backend, tools, page)
-
-
-def waiting_at(tuple_: Any) -> list[Waiting]:
-    """The interrupts among a checkpoint's pending writes, except those of tasks that have finished since."""
-    place = tuple_.config["configurable"]
-    writes = tuple_.pending_writes or ()
-    finished = {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
-    answered = answered_ids(writes)
-    return [
-        Waiting(
-            thread_id=place["thread_id"],
-            checkpoint_id=place["checkpoint_id"],
-            task_id=task_id,
-            interrupt_id=getattr(interrupt, "id", None),
-            value=getattr(interrupt, "value", interrupt),
-        )
-        for task_id, channel, interrupts in writes
-        if channel == INTERRUPT and task_id not in finished
-        for interrupt in (interrupts if isinstance(interrupts, (list, tuple)) else [interrupts])
-        if getattr(interrupt, "id", None) not in answered
-    ]

@@ -84,6 +84,9 @@ class Tools:
         self.recall = Recall(cache_bytes)
         self._remember_within(cache_bytes)
         self.fencing = fencing
+        # Whether a put is refused that has another value under its parent's version: `connect` has it so, except for
+        # the bytes of a given serializer, which need not be the same twice.
+        self.checks_versions = False
         # What a sweep keeps where it is told nothing else, and after how long an idle thread expires.
         self.retention, self.ttl_seconds = retention, ttl_seconds
         # The tokens of the leases that this saver holds, by thread: its puts are made under them.
@@ -92,6 +95,7 @@ class Tools:
         # The record of the store's keys as it was last seen.
         self._keys_record: bytes | None = None
         self.warned: set[str] = set()
+        self._lenient: Tools | None = None
         # This and its clones: what is forgotten is forgotten by all of them.
         self._family: weakref.WeakSet[Tools] = weakref.WeakSet([self])
 
@@ -103,6 +107,9 @@ class Tools:
         # Checkpoints whose puts are under way, with what these descend from; those whose puts were refused.
         self.coming: dict[tuple[str, str], Descent] = {}
         self.refused: dict[tuple[str, str], bool] = {}
+        # Root checkpoints at which something was asked, as far as this process wrote or read it: the put that follows
+        # one settles its questions.
+        self.asked: dict[tuple[str, str], bool] = {}
         # Which checkpoints a run may branch from although they are not the newest: it read them by their ids, or
         # put them on such a branch. All others are fenced, so that what is forgotten is refused and not let through.
         self._branching: BoundedCache[int, bool] = BoundedCache(max(cache_bytes // 8, _LEAST_BRANCHING_BYTES))
@@ -113,7 +120,7 @@ class Tools:
         """The same store seen through another codec; what was decoded or recognised is not shared."""
         clone: Tools = object.__new__(Tools)
         clone.__dict__.update(self.__dict__)
-        clone.codec = codec
+        clone.codec, clone._lenient = codec, None
         prover, reader = self._encoder.prover, self.reader
         clone._encoder = Encoder(
             codec,
@@ -212,6 +219,22 @@ class Tools:
         self.refused[thread_id, checkpoint_id] = True
         if len(self.refused) > _MOST_PUTS:
             self.refused.pop(next(iter(self.refused)), None)
+
+    def note_asked(self, thread_id: str, checkpoint_id: str) -> None:
+        """Something is asked at a checkpoint of the root graph: what follows it will have the answer."""
+        self.asked[thread_id, checkpoint_id] = True
+        if len(self.asked) > _MOST_PUTS:
+            self.asked.pop(next(iter(self.asked)), None)
+
+    @property
+    def lenient(self) -> Tools:
+        """The same store, where an object of a class that is not here is read as a `Structure`."""
+        if self._lenient is None:
+            from ..codec.structure import lenient  # with how LangGraph packs, which few programs ever read
+
+            codec = lenient(self.codec)
+            self._lenient = self if codec is self.codec else self.with_codec(codec)
+        return self._lenient
 
     def encoder(self, known: Known | None) -> Encoder:
         """What encodes values for a thread; while its pool is not known, under names of no pool."""

@@ -24,6 +24,7 @@ from ..port import (
     WriteRow,
 )
 from ..rules import (
+    asked_at,
     mark,
     no_parent_row,
     own_words,
@@ -41,6 +42,7 @@ from .layout import (
     encoded,
     escaped,
     head_of,
+    index_member,
     optional,
     pack_checkpoint,
     pack_chunk,
@@ -119,6 +121,9 @@ class RedisBackend(RedisSurvey):
             doubts = self.link.sight.doubts
             if any(change.stamp is not None and change.stamp[1] >> 48 != doubts for change in changes):
                 return [_STALE for _ in changes]
+            for change in changes:
+                if asked_at(change) is not None:
+                    await self._list_as_asking(change.thread_id, places[change.thread_id])
             try:
                 answer = await self._send(changes, places, doubts)
             except Doubted:
@@ -188,6 +193,13 @@ class RedisBackend(RedisSurvey):
             return None
         await self.directory.unlist(change.thread_id, entry, is_empty=entry.pool == entry.ticket and raw is None)
         return Place(made.pool, made.ticket, left.before, left.lease, made)
+
+    async def _list_as_asking(self, thread_id: str, place: Place) -> None:
+        """Before the question: the index may hold what never comes to be, and must not lack what is."""
+        row = await self._row(thread_id, place.pool)
+        is_there = row is not None and row.status not in ("deleted", "moved")
+        ticket = row.serial if row is not None and is_there else place.ticket
+        await self.link.command("ZADD", self.keys.asking, 0, index_member(thread_id, ticket, place.pool))
 
     async def _origin(self, change: Change) -> ThreadRow:
         assert change.joins is not None

@@ -100,7 +100,8 @@ class Directory:
 
     async def unlist(self, thread_id: str, entry: Entry, *, is_empty: bool) -> None:
         """Take one life of a thread out of the index, and its pool if nothing is left in it."""
-        removing = [("ZREM", self._keys.threads, index_member(thread_id, entry.ticket, entry.pool))]
+        member = index_member(thread_id, entry.ticket, entry.pool)
+        removing = [("ZREM", self._keys.threads, member), ("ZREM", self._keys.asking, member)]
         if is_empty:
             removing.append(("ZREM", self._keys.pools, b"%d" % entry.pool))
         await self._link.batch(removing)

@@ -15,6 +15,7 @@ and those of the store as a whole:
 
     PREFIX:dir:THREAD        pool, ticket and last deletion of a thread; may be there before the thread is
     PREFIX:threads           sorted set of thread, ticket and pool; may hold what is gone
+    PREFIX:asking            the same of threads that have asked something; may hold what has its answer, or is gone
     PREFIX:pools             sorted set of pools, scored by their number; may hold what is empty
     PREFIX:meta              hash: records of the store, its format, and the last number given to a pool or thread
 
@@ -68,6 +69,7 @@ class Keys:
         plain = prefix.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
         self.prefix = encoded(plain)
         self.threads = self.prefix + b":threads"
+        self.asking = self.prefix + b":asking"
         self.pools = self.prefix + b":pools"
         self.meta = self.prefix + b":meta"
 

@@ -77,7 +77,7 @@ async def _format(link: Link, keys: Keys) -> int | None:
 
 
 async def _create(link: Link, keys: Keys, *, is_ours: bool) -> None:
-    others = (keys.meta, keys.threads, keys.pools)
+    others = (keys.meta, keys.threads, keys.asking, keys.pools)
     held = await link.batch([("EXISTS", key) for key in others])
     # Whoever creates a store writes its format first, so that ours are never there without one.
     if any(held) and not is_ours and await _format(link, keys) is None:

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..port import CheckpointKey, CheckpointKeys, Found, Query, ThreadRow, WriteRow
-from ..rules import write_order
+from ...namespaces import ROOT
+from ..port import Asking, CheckpointKey, CheckpointKeys, Found, Query, ThreadRow, WriteRow
+from ..rules import asks, write_order
 from .directory import Directory
 from .heirs import CHILDREN, WALK
 from .layout import (
@@ -257,19 +258,33 @@ class RedisReader:
                 return found[:limit]
         return found
 
+    async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
+        found: list[Asking] = []
+        async for rows in self._living(after, prefix, max(limit, 16), self.keys.asking):
+            args = (escaped(ROOT), b"", 1)
+            calls = [(FIND, self.keys.pool(row.pool), [encoded(row.thread_id), *args]) for row in rows]
+            for row, answer in zip(rows, await self.link.calls(calls) if calls else [], strict=True):
+                if answer is not None and len(answer) > 1 and answer[1] is not None:
+                    writes = _writes(answer[1][2:])
+                    if any(map(asks, writes)):
+                        found.append(Asking(row, writes))
+            if len(found) >= limit:
+                return found[:limit]
+        return found
+
     async def count_threads(self, prefix: str = "") -> int:
         count = 0
         async for rows in self._living("", prefix, _BATCH):
             count += len(rows)
         return count
 
-    async def _living(self, after: str, prefix: str, most: int) -> Any:
+    async def _living(self, after: str, prefix: str, most: int, index: bytes | None = None) -> Any:
         """Rows of living threads by id, some at a time; entries of the index that lead nowhere are left out."""
         head, follows = escaped(prefix)[:-1], escaped(after) + b";"
         low = b"(" + follows if after and follows > head else b"[" + head
         high = b"(" + head + b"\xff" if head else b"+"
         while True:
-            words = ("ZRANGEBYLEX", self.keys.threads, low, high, "LIMIT", 0, min(most, _BATCH))
+            words = ("ZRANGEBYLEX", index or self.keys.threads, low, high, "LIMIT", 0, min(most, _BATCH))
             members = await self.link.command(*words)
             yield await self._rows_of(members)
             if len(members) < min(most, _BATCH):

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from ...errors import Conflict, NotFound
+from ...model import INTERRUPT
+from ...namespaces import ROOT
 from ..port import (
     Applied,
     Change,
@@ -25,6 +27,7 @@ from ..port import (
 )
 from ..rules import (
     ACTIVITY_SECONDS,
+    asked_at,
     lease_key,
     mark,
     needs_parent_row,
@@ -72,6 +75,11 @@ class SqlBackend(SqlReader):
             await tx.run(sql.put_checkpoint, (*place, *checkpoint))
         if change.writes or change.firsts:
             await self._write_writes(place, [*change.writes, *change.firsts], tx)
+        if change.settles is not None:
+            await tx.run(sql.settle, (change.thread_id, change.settles))
+        asked = asked_at(change)
+        if asked is not None:
+            await tx.run(sql.ask, (asked, change.thread_id, asked))
         if change.now - thread.active > ACTIVITY_SECONDS:
             await tx.run(sql.touch, (change.now, change.thread_id))
         return Applied(stamp)
@@ -189,7 +197,10 @@ class SqlBackend(SqlReader):
             ):
                 return None
             await self._drop_named(self.sql.w, "checkpoint_id", place, [*keys, *settled], tx)
-            return await self._drop_named(self.sql.c, "id", place, keys, tx)
+            removed = await self._drop_named(self.sql.c, "id", place, keys, tx)
+            if any(key.namespace == ROOT for key in (*keys, *settled)):
+                await tx.run(self.sql.ask_again, (*place, INTERRUPT, *place, thread_id))
+            return removed
 
         return await self.database.write(work)
 

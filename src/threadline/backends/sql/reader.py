@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ..port import CheckpointKey, CheckpointKeys, CheckpointRow, Found, PoolSummary, Query, ThreadRow, WriteRow
+from ..port import Asking, CheckpointKey, CheckpointKeys, CheckpointRow, Found, PoolSummary, Query, ThreadRow, WriteRow
 from ..rules import lease_key, write_order
 from .search import page_statement
 from .statements import CONDITIONS, Statements
@@ -101,6 +101,19 @@ class SqlReader:
             return found
 
         return await self._read_once(work)
+
+    async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
+        async def work(tx: Transaction) -> list[Asking]:
+            rows = [ThreadRow(*row) for row in await tx.rows(*self.sql.asking(after, prefix, limit))]
+            writes: dict[int, list[Any]] = defaultdict(list)
+            for part in self._batches([row.thread_id for row in rows]):
+                for *write, serial in await tx.rows(*self.sql.newest_writes_of(part)):
+                    writes[serial].append(write)
+            return [
+                Asking(row._replace(epoch=row.epoch + tx.doubted), ordered_writes(writes[row.serial])) for row in rows
+            ]
+
+        return await self.database.read(work)
 
     async def page(self, query: Query) -> list[Found]:
         async def work(tx: Transaction) -> list[Found]:

@@ -31,9 +31,12 @@ def migrations(prefix: str, types: dict[str, str]) -> list[Migration]:
                 f"CREATE TABLE IF NOT EXISTS {prefix}threads (serial {serial}, thread_id {key} NOT NULL, "
                 f"pool {whole} NOT NULL, epoch {whole} NOT NULL, status {text} NOT NULL, deleted_before {key}, "
                 f"forked_from {key}, created {real} NOT NULL, active {real} NOT NULL, expires {real}, "
-                f"tags {text} NOT NULL, metadata {blob})",
+                f"tags {text} NOT NULL, metadata {blob}, asked {key})",
                 f"CREATE UNIQUE INDEX IF NOT EXISTS {prefix}threads_by_id ON {prefix}threads (thread_id)",
                 f"CREATE INDEX IF NOT EXISTS {prefix}threads_by_pool ON {prefix}threads (pool)",
+                # Who may wait for an answer: few threads, and no cost for the others.
+                f"CREATE INDEX IF NOT EXISTS {prefix}threads_asking ON {prefix}threads (thread_id) "
+                f"WHERE asked IS NOT NULL",
                 f"CREATE TABLE IF NOT EXISTS {prefix}checkpoints (pool {whole} NOT NULL, thread {whole} NOT NULL, "
                 f"namespace {key} NOT NULL, id {key} NOT NULL, parent {key}, links {blob} NOT NULL, "
                 f"form {whole} NOT NULL, document {blob} NOT NULL, metadata_form {whole} NOT NULL, "

@@ -89,8 +89,20 @@ class Statements:
         self.touch = text(f"UPDATE {t} SET active = ? WHERE thread_id = ?")
         # What remains of a deleted thread.
         self.bury = text(
-            f"UPDATE {t} SET status = 'deleted', deleted_before = ?, active = ?, tags = '[]', metadata = NULL "
+            f"UPDATE {t} SET status = 'deleted', deleted_before = ?, active = ?, tags = '[]', metadata = NULL, "
+            f"asked = NULL "
             f"WHERE thread_id = ?"
+        )
+        # The newest checkpoint of the root graph at which a thread asked something. It is forgotten when a newer one is
+        # put by who knew of the question, so that few threads have one; a thread never asks beyond it.
+        self.ask = text(f"UPDATE {t} SET asked = ? WHERE thread_id = ? AND (asked IS NULL OR asked < ?)")
+        self.settle = text(f"UPDATE {t} SET asked = NULL WHERE thread_id = ? AND asked < ?")
+        # The same found anew after checkpoints were deleted: an earlier one may be the newest again.
+        root = "pool = ? AND thread = ? AND namespace = ''"
+        newest_root = f"SELECT max(id) FROM {c} WHERE {root}"
+        self.ask_again = text(
+            f"UPDATE {t} SET asked = (SELECT max(checkpoint_id) FROM {w} WHERE {root} AND channel = ? "
+            f"AND checkpoint_id >= coalesce(({newest_root}), '')) WHERE thread_id = ?"
         )
         # Whether other living threads use a pool.
         self.pool_mates = text(f"SELECT count(*) FROM {t} WHERE pool = ? AND status <> 'deleted'")
@@ -222,6 +234,24 @@ class Statements:
         living = f"thread_id > ? AND {condition} AND status <> 'deleted'"
         statement = f"SELECT {THREAD_COLUMNS} FROM {self.t} WHERE {living} ORDER BY thread_id LIMIT ?"
         return self.dialect.text(statement), [after, *bound, limit]
+
+    def asking(self, after: str, prefix: str, limit: int) -> tuple[str, list[Any]]:
+        """Living threads that asked something, by id, and what the statement binds."""
+        condition, bound = self.begins_with(prefix)
+        living = f"asked IS NOT NULL AND thread_id > ? AND {condition} AND status <> 'deleted'"
+        statement = f"SELECT {THREAD_COLUMNS} FROM {self.t} WHERE {living} ORDER BY thread_id LIMIT ?"
+        return self.dialect.text(statement), [after, *bound, limit]
+
+    def newest_writes_of(self, thread_ids: Sequence[str]) -> tuple[str, list[Any]]:
+        """The pending writes at the newest root checkpoints of these threads, each behind the serial of its thread."""
+        condition, bound = self.dialect.among("t.thread_id", thread_ids)
+        columns = ", ".join("w." + column for column in WRITE_COLUMNS.split(", "))
+        newest = f"SELECT max(n.id) FROM {self.c} n WHERE n.pool = t.pool AND n.thread = t.serial AND n.namespace = ''"
+        statement = (
+            f"SELECT {columns}, t.serial FROM {self.t} t JOIN {self.w} w ON w.pool = t.pool AND w.thread = t.serial "
+            f"WHERE {condition} AND w.namespace = '' AND w.checkpoint_id = ({newest})"
+        )
+        return self.dialect.text(statement), bound
 
     def count_threads(self, prefix: str) -> tuple[str, list[Any]]:
         """How many living threads there are, and what the statement binds."""

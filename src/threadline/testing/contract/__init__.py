@@ -28,6 +28,8 @@ from . import (
     sharing,
     surveys,
     together,
+    updates,
+    waiting,
     writes,
 )
 from .marks import can_be_tried
@@ -58,7 +60,9 @@ _SUBJECTS = (
     leases,
     places,
     branches,
+    updates,
     keeping,
+    waiting,
     service,
 )
 CONTRACT: tuple[Promise, ...] = tuple(promise for subject in _SUBJECTS for promise in _promises(subject))

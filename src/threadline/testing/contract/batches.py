@@ -105,7 +105,8 @@ async def test_a_batch_replaces_what_was_there(saver: Half, thread: str) -> None
     configs = await saver.put_many(_chain(place(thread), 3))
     parents = [place(thread), *configs]
     again = [
-        (parents[at], checkpoint({"n": -at}, id=id_of(config)), _LOOP, {"n": 1}) for at, config in enumerate(configs)
+        (parents[at], checkpoint({"n": -at}, {"n": at + 9}, id=id_of(config)), _LOOP, {"n": at + 9})
+        for at, config in enumerate(configs)
     ]
     assert await saver.put_many(again) == configs
     found = await everything(saver, place(thread))
