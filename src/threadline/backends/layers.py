@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidRequest, ReadOnly
+from .hidden import is_hidden, shown_origin
 from .port import Backend, Found, Query, ThreadRow
 
 __all__ = ["ReadOnlyLayer", "WithinLayer"]
@@ -82,10 +83,22 @@ class WithinLayer:
         return found[: query.limit]
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
+        if is_hidden(prefix):
+            return await self._hidden_threads(after, limit, prefix)
         return await self._inner.threads(after, limit, self._narrowed(prefix)) if self._meets(prefix) else []
 
     async def count_threads(self, prefix: str = "") -> int:
         return await self._inner.count_threads(self._narrowed(prefix)) if self._meets(prefix) else 0
+
+    async def _hidden_threads(self, after: str, limit: int, prefix: str) -> list[ThreadRow]:
+        """Those that belong to the threads of this view."""
+        found: list[ThreadRow] = []
+        while page := await self._inner.threads(after, limit, prefix):
+            found += [row for row in page if (row.forked_from or "").startswith(self._prefix)]
+            if len(found) >= limit or len(page) < limit:
+                break
+            after = page[-1].thread_id
+        return found[:limit]
 
     def _meets(self, prefix: str) -> bool:
         return prefix.startswith(self._prefix) or self._prefix.startswith(prefix)
@@ -94,7 +107,7 @@ class WithinLayer:
         return prefix if prefix.startswith(self._prefix) else self._prefix
 
     def _check(self, thread_id: str) -> None:
-        if not thread_id.startswith(self._prefix):
+        if not shown_origin(thread_id).startswith(self._prefix):
             raise InvalidRequest(f"this saver sees only threads that begin with {self._prefix!r}, not {thread_id!r}")
 
 

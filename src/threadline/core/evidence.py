@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import ormsgpack
 
-from ..backends.port import Backend, CheckpointRow, WriteRow
+from ..backends.port import Backend, CheckpointRow, Found, WriteRow
 from ..errors import Conflict, Corrupt, NotFound
 from .documents import place_of_row, write_place
 from .tools import Tools
 
-__all__ = ["RECORDS", "key_numbers_of_evidence", "reseal_evidence"]
+__all__ = ["RECORDS", "evidence_key", "forget_evidence", "key_numbers_of_evidence", "reseal_evidence"]
 
 # How the keys of these records begin.
 RECORDS = "quarantine:"
 _TRIES = 32
 _Rows = list[CheckpointRow | WriteRow | None]
+
+
+def evidence_key(thread_id: str, namespace: str, checkpoint_id: str) -> str:
+    """The record of what was set aside from this place: a msgpack list, oldest first, of
+    `[thread id, when, [what was wrong, …], checkpoint row or None, write row, …]`, rows as the backend had them."""
+    place = ormsgpack.packb([thread_id, namespace, checkpoint_id])
+    return f"{RECORDS}{hashlib.blake2b(place, digest_size=16).hexdigest()}"
+
+
+async def forget_evidence(backend: Backend, thread_id: str, rows: Iterable[Found]) -> None:
+    """Delete what is kept of the quarantined checkpoints of a thread, whose data is erased."""
+    for found in rows:
+        name = evidence_key(thread_id, found.row.namespace, found.row.id)
+        for _ in range(_TRIES):
+            before = await backend.get_meta(name)
+            if before is None or await backend.swap_meta(name, before, None):
+                break
 
 
 async def key_numbers_of_evidence(backend: Backend) -> dict[str, set[int]]:

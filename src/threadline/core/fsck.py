@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..backends.hidden import HIDDEN
 from ..backends.port import Backend, CheckpointKey, Found, Query, ThreadRow, WriteRow
 from ..backends.rules import mark
 from ..errors import Corrupt
@@ -302,10 +303,10 @@ def _pointers(thread: ThreadRow) -> set[tuple[str, str]]:
         return {("(its tags)", "nothing that can be read")}
 
 
-async def _living(backend: Backend) -> list[ThreadRow]:
+async def _living(backend: Backend, prefix: str = "") -> list[ThreadRow]:
     threads: list[ThreadRow] = []
     while True:
-        page = await backend.threads(threads[-1].thread_id if threads else "", _THREADS)
+        page = await backend.threads(threads[-1].thread_id if threads else "", _THREADS, prefix)
         threads += page
         if len(page) < _THREADS:
             return threads
@@ -322,5 +323,5 @@ async def _leaked(backend: Backend, suspects: Sequence[int]) -> tuple[int, ...]:
     """Which of these pools no living thread uses, and still have chunks, now that the threads are listed again."""
     if not suspects:
         return ()
-    used = {thread.pool for thread in await _living(backend)}
+    used = {thread.pool for prefix in ("", HIDDEN) for thread in await _living(backend, prefix)}
     return tuple([pool for pool in suspects if pool not in used and await backend.pool_digests(pool, b"", 1)])

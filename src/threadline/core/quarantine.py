@@ -8,7 +8,6 @@ one by the next put of the same content.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -17,7 +16,7 @@ import ormsgpack
 from ..backends.port import Backend, CheckpointKey, Found, WriteRow
 from ..errors import Conflict
 from .damage import Damage
-from .evidence import RECORDS
+from .evidence import evidence_key
 from .fsck import judge, on_a_cycle
 from .lineage import History, with_chains
 from .retention import collect_pool, history_of
@@ -57,13 +56,6 @@ async def quarantine(backend: Backend, tools: Tools, damages: Sequence[Damage], 
         # What is known to be stored may be what was found missing.
         tools.forget()
     return count
-
-
-def evidence_key(thread_id: str, namespace: str, checkpoint_id: str) -> str:
-    """The record of what was set aside from this place: a msgpack list, oldest first, of
-    `[thread id, when, [what was wrong, …], checkpoint row or None, write row, …]`, rows as the backend had them."""
-    place = ormsgpack.packb([thread_id, namespace, checkpoint_id])
-    return f"{RECORDS}{hashlib.blake2b(place, digest_size=16).hexdigest()}"
 
 
 async def _aside(

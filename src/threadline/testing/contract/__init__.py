@@ -28,6 +28,7 @@ from . import (
     sharing,
     surveys,
     together,
+    trash,
     writes,
 )
 from .marks import can_be_tried
@@ -59,6 +60,7 @@ _SUBJECTS = (
     places,
     branches,
     keeping,
+    trash,
     service,
 )
 CONTRACT: tuple[Promise, ...] = tuple(promise for subject in _SUBJECTS for promise in _promises(subject))
