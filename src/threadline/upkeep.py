@@ -20,8 +20,10 @@ from .errors import InvalidRequest, ThreadlineError
 if TYPE_CHECKING:
     from .core.audit import Totals
     from .core.damage import Damage, Report
+    from .core.quarantine import Aside
     from .core.sweeping import Progress, Swept
     from .core.trash import Trashed
+    from .core.unquarantine import Quarantined
     from .sweeper import Sweeper
 
 __all__ = ["Upkeep"]
@@ -163,12 +165,32 @@ class Upkeep:
     ) -> Report:
         return await self._engine.arun(self._checking(thread_ids, progress))
 
-    def quarantine(self, damages: Sequence[Damage]) -> int:
-        """Set damaged checkpoints of a report aside, so that their threads can be used; returns how many went."""
-        return self._engine.run(self._quarantining(damages))
+    def quarantine(self, damages: Sequence[Damage], *, dry_run: bool = False) -> int:
+        """Set damaged checkpoints of a report aside, so that their threads can be used; returns how many went.
 
-    async def aquarantine(self, damages: Sequence[Damage]) -> int:
-        return await self._engine.arun(self._quarantining(damages))
+        With `dry_run` nothing is done, and it tells how many would go.
+        """
+        return len(self._engine.run(self._quarantining(damages, dry_run)))
+
+    async def aquarantine(self, damages: Sequence[Damage], *, dry_run: bool = False) -> int:
+        return len(await self._engine.arun(self._quarantining(damages, dry_run)))
+
+    def quarantined(self, thread_id: str | None = None) -> list[Quarantined]:
+        """What was set aside, of all threads or of one."""
+        return self._engine.run(self._listing_quarantine(thread_id))
+
+    async def aquarantined(self, thread_id: str | None = None) -> list[Quarantined]:
+        return await self._engine.arun(self._listing_quarantine(thread_id))
+
+    def unquarantine(self, chosen: Sequence[Quarantined]) -> int:
+        """Put checkpoints that were set aside back as they were; returns how many.
+
+        Conflict where the thread was deleted since, or has the checkpoint again.
+        """
+        return self._engine.run(self._unquarantining(chosen))
+
+    async def aunquarantine(self, chosen: Sequence[Quarantined]) -> int:
+        return await self._engine.arun(self._unquarantining(chosen))
 
     def repair(
         self, damages: Sequence[Damage], *, reducers: Mapping[str, Callable[[Any, Any], Any]], exact: bool = True
@@ -276,11 +298,29 @@ class Upkeep:
         names = None if thread_ids is None else text_ids(thread_ids, "thread_ids")
         return lambda backend: fsck.check(backend, self._tools, names, progress)
 
-    def _quarantining(self, damages: Any) -> Operation[int]:
+    def _quarantining(self, damages: Any, dry_run: bool) -> Operation[list[Aside]]:
         from .core import quarantine
 
         named = _damages(damages)
-        return lambda backend: quarantine.quarantine(backend, self._tools, named, time.time())
+        return lambda backend: quarantine.quarantine(backend, self._tools, named, time.time(), dry_run=dry_run)
+
+    def _listing_quarantine(self, thread_id: str | None) -> Operation[list[Quarantined]]:
+        from .core.unquarantine import quarantined
+
+        named = None if thread_id is None else text_id(thread_id, "thread_id")
+
+        async def operation(backend: Any) -> list[Quarantined]:
+            # Records are of the whole store; a view shows those of its threads.
+            return await quarantined(backend, named, getattr(backend, "prefix", ""))
+
+        return operation
+
+    def _unquarantining(self, chosen: Any) -> Operation[int]:
+        from .core.unquarantine import Quarantined, unquarantine
+
+        if not isinstance(chosen, Sequence) or not all(isinstance(one, Quarantined) for one in chosen):
+            raise InvalidRequest("unquarantine takes a list of what quarantined() gives")
+        return lambda backend: unquarantine(backend, self._tools, chosen, time.time())
 
     def _repairing(self, damages: Any, reducers: Any, exact: bool) -> Operation[list[Damage]]:
         from .core import repair
