@@ -271,7 +271,8 @@ def _verdict(walk: Walk, thread_id: str, subject: Subject) -> Verdict:
             verdict.warnings.append(_damage(thread_id, key, channel, what))
         broken = [trouble for trouble in troubles if not trouble.is_forbidden]
         if broken:
-            damage = _damage(thread_id, key, channel, prefix + _named(broken))
+            chunks = tuple(trouble.digest.hex() for trouble in broken if trouble.digest)
+            damage = replace(_damage(thread_id, key, channel, prefix + _named(broken)), chunks=chunks)
             verdict.damages.append(damage)
             verdict.missing += [(trouble.digest, damage) for trouble in broken if trouble.is_missing]
     return verdict

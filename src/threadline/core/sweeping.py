@@ -24,7 +24,7 @@ from .tools import Tools
 from .trash import Bin, trash_thread
 from .words import living, note_went_on, tags_of, went_on
 
-__all__ = ["Swept", "collect_all", "make_plan", "prune", "prune_to_latest", "sweep"]
+__all__ = ["Swept", "collect_all", "freed_bytes", "make_plan", "prune", "prune_to_latest", "sweep"]
 
 log = logging.getLogger("threadline")
 _PAGE = 500
@@ -75,7 +75,7 @@ async def _planned(backend: Backend, tools: Tools, thread_id: str, policy: Polic
         removes=tuple(doomed),
         empties=tuple(empties),
         goes_on=tuple(goes_on),
-        freed_bytes=await _freed(backend, thread.pool, rows, set(doomed)) if doomed else 0,
+        freed_bytes=await freed_bytes(backend, thread.pool, rows, set(doomed)) if doomed else 0,
     )
     return plan, history
 
@@ -249,7 +249,7 @@ def _asks(tasks: Mapping[str, set[str]]) -> bool:
     return any(INTERRUPT in channels and not channels - WRITES_IDX_MAP.keys() for channels in tasks.values())
 
 
-async def _freed(backend: Backend, pool: int, rows: Sequence[Found], doomed: set[CheckpointKey]) -> int:
+async def freed_bytes(backend: Backend, pool: int, rows: Sequence[Found], doomed: set[CheckpointKey]) -> int:
     """The bytes that removing checkpoints would free: their rows, and chunks that nothing else needs."""
     going = [found.row for found in rows if CheckpointKey(found.row.namespace, found.row.id) in doomed]
     staying = {found.row.links for found in rows} - {row.links for row in going}

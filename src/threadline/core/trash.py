@@ -122,7 +122,7 @@ async def described(backend: Backend, row: ThreadRow) -> Trashed:
 def id_of_entry(row: ThreadRow) -> str:
     """The name of an entry for people: the ids of hidden threads are used again, this is not."""
     named = f"{row.thread_id}\0{row.created!r}".encode(errors="surrogatepass")
-    return blake2b(named, digest_size=5).hexdigest()
+    return blake2b(named, digest_size=4).hexdigest()
 
 
 def origin_of(row: ThreadRow) -> str:
