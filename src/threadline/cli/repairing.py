@@ -47,7 +47,7 @@ def repair(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild damaged channels from their parents' values and writes.
+    """Rebuild damaged channels from their history.
 
     The exit status is 1 when something stays damaged.
     """
