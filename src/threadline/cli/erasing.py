@@ -92,10 +92,13 @@ def _rm_threads(
 ) -> list[Told]:
     """What goes with each of these threads; with `yes` they are deleted, and each deletion is recorded."""
     told = []
+    trashed: dict[str, int] = {}
+    for entry in store.saver.trash():
+        trashed[entry.thread_id] = trashed.get(entry.thread_id, 0) + entry.checkpoints
     noted = {"by": _user(), "reason": reason}
     with _record(record, yes) as lines, progress_bar("deleting") as progress:
         for done, name in enumerate(wanted, 1):
-            one = _thread_figures(store, name)
+            one = _thread_figures(store, name, trashed.get(name))
             if yes:
                 one |= _delete(store, name, trash, noted)
                 _write(lines, one)
@@ -149,14 +152,13 @@ def _delete(store: Store, thread: str, trash: str | None, noted: Told) -> Told:
     return {"when": when, **noted, "restorable_until": when + seconds if seconds else None}
 
 
-def _thread_figures(store: Store, thread: str) -> Told:
-    """What goes with a thread."""
-    trashed = [one for one in store.saver.trash(prefix=thread) if one.thread_id == thread]
-    in_trash = {"trash_checkpoints": sum(one.checkpoints for one in trashed)} if trashed else {}
+def _thread_figures(store: Store, thread: str, trashed: int | None) -> Told:
+    """What goes with a thread, of which the trash has some checkpoints or nothing."""
+    in_trash = {} if trashed is None else {"trash_checkpoints": trashed}
     try:
         row = store.engine.run(lambda backend: living(backend, thread))
     except NotFound:
-        if not trashed:
+        if trashed is None:
             raise
         figures: Told = {"thread_id": thread, "checkpoints": 0, "pending_writes": 0, "bytes": 0, "tags": []}
         return {**figures, **in_trash}

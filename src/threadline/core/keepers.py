@@ -17,7 +17,7 @@ from ..errors import Conflict, Unavailable
 from .soundness import Walk, batches
 from .words import living
 
-__all__ = ["keep_sound_chunks", "let_go"]
+__all__ = ["keep_sound_chunks", "let_go", "pools_of_keepers"]
 
 _BATCH = 256
 _MOST_KEEPERS = 100
@@ -49,6 +49,11 @@ async def let_go(backend: Backend, thread_id: str, key: CheckpointKey, now: floa
         await backend.remove_checkpoints(row.thread_id, [key])
         if not await backend.walk(row.thread_id, None, 1):
             await backend.remove_thread(row.thread_id, "0", now)
+
+
+async def pools_of_keepers(backend: Backend, thread_id: str) -> set[int]:
+    """The pools in which chunks of a thread are kept: it may have had several lives."""
+    return {row.pool for row in await _keepers(backend, thread_id)}
 
 
 async def _keepers(backend: Backend, origin: str) -> list[ThreadRow]:

@@ -40,10 +40,13 @@ async def restore(backend: Backend, tools: Tools, named: str, now: float) -> Tra
     entry = await _named(backend, named)
     told = await described(backend, entry)
     record = read_record(entry)
-    if record.is_thread:
-        await _restore_thread(backend, entry, record, now)
-    else:
-        await _restore_checkpoints(backend, entry, record, now)
+    try:
+        if record.is_thread:
+            await _restore_thread(backend, entry, record, now)
+        else:
+            await _restore_checkpoints(backend, entry, record, now)
+    except NotFound:
+        raise NotFound(f"the entry {named!r} of the trash was deleted while it was restored") from None
     await drop_entry(backend, entry, now)
     return told
 

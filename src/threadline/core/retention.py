@@ -103,11 +103,12 @@ async def delete_thread(backend: Backend, tools: Tools, thread_id: str, now: flo
 async def _erase_hidden(backend: Backend, thread_id: str, now: float) -> None:
     """Delete what was taken out of a thread before and is still kept."""
     pools = set()
-    for row in await backend.threads("", _PAGE, hidden_ids_of(thread_id)):
-        if kind_of(row.thread_id) == ASIDE:
-            await forget_evidence(backend, thread_id, await thread_rows(backend, row.thread_id))
-        await backend.remove_thread(row.thread_id, "0", now)
-        pools.add(row.pool)
+    while page := await backend.threads("", _PAGE, hidden_ids_of(thread_id)):
+        for row in page:
+            if kind_of(row.thread_id) == ASIDE:
+                await forget_evidence(backend, thread_id, await thread_rows(backend, row.thread_id))
+            await backend.remove_thread(row.thread_id, "0", now)
+            pools.add(row.pool)
     for pool in sorted(pools):
         if await backend.has_chunks(pool):
             await collect_pool(backend, pool)

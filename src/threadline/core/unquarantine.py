@@ -12,7 +12,7 @@ from ..backends.port import Applied, Backend, Change, CheckpointKey, CheckpointR
 from ..errors import Conflict, Corrupt, NotFound, Unavailable
 from ..printable import printable
 from .evidence import RECORDS, entries_of, evidence_key
-from .keepers import let_go
+from .keepers import let_go, pools_of_keepers
 from .tools import Tools
 
 __all__ = ["Quarantined", "quarantined", "unquarantine"]
@@ -90,6 +90,11 @@ async def _applied(backend: Backend, one: Quarantined, rows: Sequence[Any], now:
     thread = await backend.thread(one.thread_id)
     if thread is None or thread.status == "deleted":
         raise Conflict(f"the thread {one.thread_id!r} was deleted: its checkpoint {one.checkpoint_id} has no place")
+    pools = await pools_of_keepers(backend, one.thread_id)
+    if pools and thread.pool not in pools:
+        raise Conflict(
+            f"the thread {one.thread_id!r} was deleted and begun anew: {one.checkpoint_id} is of its life before"
+        )
     row, *writes = rows
     found = await backend.find(one.thread_id, *one.key, with_writes=False)
     if found is not None and found.row != row:

@@ -1,10 +1,11 @@
-"""The trash: what was deleted can be restored to the byte, for its time, and is nowhere to be seen meanwhile."""
+"""The trash and quarantine: what was taken out of a thread goes back as it was, and is nowhere to be seen meanwhile."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...errors import Conflict, NotFound
+from ...backends.port import ChunkRow
+from ...errors import Conflict, Corrupt, NotFound
 from ...model import Config
 from ..half import Half
 from ..making import everything, id_of, ids_of, place, put, values_at
@@ -186,3 +187,59 @@ async def test_a_view_of_some_threads_has_a_trash_of_its_own(saver: Half, thread
         await view.restore_trash(f"{thread}/b/1")
     await view.restore_trash(f"{thread}/a/1")
     assert len(await everything(saver, place(f"{thread}/a/1"))) == 2
+
+
+async def _spoil(saver: Half, thread: str, item: Any) -> None:
+    """Make the chunk of an item unreadable, as it is stored."""
+    tools = saver.saver._tools
+
+    async def spoil(backend: Any) -> None:
+        row = await backend.thread(thread)
+        digest = tools.digesters.of(row.pool).item(tools.codec.encode(item))
+        [chunk] = [ChunkRow(*found) for found in await backend.chunks(row.pool, [digest])]
+        await backend.rewrap_chunks(row.pool, [(chunk, chunk._replace(data=b"\0" * 40))])
+
+    if saver.is_async:
+        await saver.saver._engine.arun(spoil)
+    else:
+        saver.saver._engine.run(spoil)
+    await saver.clear_cache()
+
+
+async def test_what_was_set_aside_is_listed_and_goes_back(saver: Half, thread: str) -> None:
+    at = await put(saver, place(thread), {"good": [f"{thread} {n} " * 30 for n in range(50)], "bad": ["fine"]}, step=0)
+    item = f"{thread} will be damaged " * 30
+    head = await put(saver, at, {"good": [f"{n} of {thread} " * 30 for n in range(50)], "bad": [item]}, step=1)
+    good = (await values_at(saver, head))["good"]
+    await _spoil(saver, thread, item)
+    report = await saver.fsck([thread])
+    assert [damage.checkpoint_id for damage in report.damaged] == [id_of(head)]
+    assert await saver.quarantine(report.damaged, dry_run=True) == 1
+    assert await saver.quarantine(report.damaged) == 1
+    assert id_of((await saver.get_tuple(place(thread))).config) == id_of(at)
+    assert (await saver.fsck([thread])).ok
+    [aside] = await saver.quarantined(thread)
+    assert (aside.checkpoint_id, aside.writes) == (id_of(head), 0)
+    assert await saver.unquarantine([aside]) == 1
+    assert await saver.quarantined(thread) == []
+    state = await saver.of(thread).state()
+    assert state["good"] == good
+    with refused(Corrupt, saying="bad"):
+        _ = state["bad"]
+
+
+async def test_what_was_set_aside_is_not_put_into_another_life_of_its_thread(saver: Half, thread: str) -> None:
+    at = await put(saver, place(thread), {"good": [f"{thread} {n} " * 30 for n in range(50)]}, step=0)
+    item = f"{thread} will be damaged " * 30
+    await put(saver, at, {"good": [f"{n} of {thread} " * 30 for n in range(50)], "bad": [item]}, step=1)
+    await _spoil(saver, thread, item)
+    await saver.quarantine((await saver.fsck([thread])).damaged)
+    aside = await saver.quarantined(thread)
+    await saver.of(thread).delete(trash="7d")
+    with refused(Conflict):
+        await saver.unquarantine(aside)
+    await put(saver, place(thread), {"anew": True})
+    with refused(Conflict):
+        await saver.unquarantine(aside)
+    await saver.delete_thread(thread)
+    assert await saver.quarantined(thread) == []
