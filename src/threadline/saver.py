@@ -114,7 +114,10 @@ class Saver(Upkeep):
         return self._apages(history.search(self._tools, config, filter, before, limit))
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete all of a thread; a run still going on is refused, a new start under the same id is not."""
+        """Delete all of a thread; a run still going on is refused, a new start under the same id is not.
+
+        What the trash has of the thread goes as well. `thread(…).delete(trash="7d")` deletes it restorably.
+        """
         self._engine.run(self._deleting(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:

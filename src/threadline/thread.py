@@ -24,6 +24,7 @@ from .core.states import Point, State, read_state
 from .core.survey import ThreadInfo, describe
 from .core.timeline import Log, read_log
 from .core.tools import Tools
+from .core.trash import Bin, trash_thread
 from .core.updates import check_update, put_update
 from .errors import InvalidRequest
 
@@ -239,12 +240,16 @@ class Thread:
     async def arestore(self) -> None:
         await self._engine.arun(lambda backend: words.set_status(backend, self.thread_id, "active"))
 
-    def delete(self, at: At = None, *, namespace: str = "") -> None:
-        """Delete the thread, or with `at` one checkpoint of it."""
-        self._engine.run(self._delete(at, namespace))
+    def delete(self, at: At = None, *, namespace: str = "", trash: Any = None) -> None:
+        """Delete the thread, or with `at` one checkpoint of it.
 
-    async def adelete(self, at: At = None, *, namespace: str = "") -> None:
-        await self._engine.arun(self._delete(at, namespace))
+        With `trash`, a span of time, it can be restored until then (`saver.trash()`). Without it, what the trash
+        has of the thread is deleted as well.
+        """
+        self._engine.run(self._delete(at, namespace, trash))
+
+    async def adelete(self, at: At = None, *, namespace: str = "", trash: Any = None) -> None:
+        await self._engine.arun(self._delete(at, namespace, trash))
 
     # -- how the above is put together
 
@@ -344,15 +349,20 @@ class Thread:
             backend, self._tools, self.thread_id, wanted, time.time(), dry_run=dry_run, progress=progress
         )
 
-    def _delete(self, at: At, namespace: str) -> Operation[None]:
+    def _delete(self, at: At, namespace: str, trash: Any) -> Operation[None]:
         plain_text(namespace, "namespace")
+        seconds = seconds_of(trash, "trash")
 
         async def operation(backend: Any) -> None:
+            now = time.time()
             if at is None:
                 await words.living(backend, self.thread_id)
-                return await retention.delete_thread(backend, self._tools, self.thread_id, time.time())
+                if seconds:
+                    return await trash_thread(backend, self._tools, self.thread_id, seconds, now)
+                return await retention.delete_thread(backend, self._tools, self.thread_id, now)
             key = await resolve(backend, self.thread_id, at, namespace)
-            await retention.delete_checkpoint(backend, self._tools, Place(self.thread_id, *key))
+            into = Bin(backend, self.thread_id, seconds, now) if seconds else None
+            await retention.delete_checkpoint(backend, self._tools, Place(self.thread_id, *key), into)
             return await words.forget_checkpoint(backend, self.thread_id, key)
 
         return operation

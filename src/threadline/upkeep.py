@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .backends.engine import Engine, Operation
 from .core import rotation
 from .core.health import Health, Stats, failed_probe, probe, take_stats
-from .core.policy import Policy
-from .core.requests import plain_text, text_ids
+from .core.policy import Policy, seconds_of
+from .core.requests import plain_text, text_id, text_ids
 from .core.tools import Tools
 from .errors import InvalidRequest, ThreadlineError
 
 if TYPE_CHECKING:
     from .core.audit import Totals
     from .core.damage import Damage, Report
+    from .core.quarantine import Aside
     from .core.sweeping import Progress, Swept
+    from .core.trash import Trashed
+    from .core.unquarantine import Quarantined
     from .sweeper import Sweeper
 
 __all__ = ["Upkeep"]
@@ -74,21 +77,26 @@ class Upkeep:
         policy: Policy | None = None,
         *,
         prefix: str = "",
+        trash: Any = None,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Swept:
-        """Delete expired threads, prune the others by a policy, collect; one sweeper at a time among replicas."""
-        return self._engine.run(self._sweeping(policy, prefix, dry_run, progress))
+        """Delete expired threads, prune the others by a policy, collect; one sweeper at a time among replicas.
+
+        With `trash`, a span of time, what goes can be restored until then.
+        """
+        return self._engine.run(self._sweeping(policy, prefix, trash, dry_run, progress))
 
     async def asweep(
         self,
         policy: Policy | None = None,
         *,
         prefix: str = "",
+        trash: Any = None,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Swept:
-        return await self._engine.arun(self._sweeping(policy, prefix, dry_run, progress))
+        return await self._engine.arun(self._sweeping(policy, prefix, trash, dry_run, progress))
 
     def sweeper(self, every: Any = "1h", policy: Policy | None = None) -> Sweeper:
         """A sweeper in the background, for `with` or `async with`."""
@@ -98,10 +106,34 @@ class Upkeep:
 
     def collect(self, progress: Progress | None = None) -> int:
         """Delete the chunks that nothing refers to; returns how many went."""
-        return self._engine.run(_collecting(progress))
+        return self._engine.run(self._collecting(progress))
 
     async def acollect(self, progress: Progress | None = None) -> int:
-        return await self._engine.arun(_collecting(progress))
+        return await self._engine.arun(self._collecting(progress))
+
+    def trash(self, *, prefix: str = "") -> list[Trashed]:
+        """What was deleted and can be restored, newest deletion first."""
+        return self._engine.run(_listing_trash(prefix))
+
+    async def atrash(self, *, prefix: str = "") -> list[Trashed]:
+        return await self._engine.arun(_listing_trash(prefix))
+
+    def restore_trash(self, name: str) -> Trashed:
+        """Put back what was deleted: by the id of an entry, or of a thread that has one entry.
+
+        NotFound without it; Conflict where the thread was begun anew since.
+        """
+        return self._engine.run(self._restoring(name))
+
+    async def arestore_trash(self, name: str) -> Trashed:
+        return await self._engine.arun(self._restoring(name))
+
+    def empty_trash(self, names: Sequence[str] | None = None, *, prefix: str = "") -> int:
+        """Delete for good what is in the trash, or these entries of it; returns how many went."""
+        return self._engine.run(self._emptying(names, prefix))
+
+    async def aempty_trash(self, names: Sequence[str] | None = None, *, prefix: str = "") -> int:
+        return await self._engine.arun(self._emptying(names, prefix))
 
     def compact(self) -> None:
         """Give the space of what was deleted back to the system."""
@@ -133,12 +165,32 @@ class Upkeep:
     ) -> Report:
         return await self._engine.arun(self._checking(thread_ids, progress))
 
-    def quarantine(self, damages: Sequence[Damage]) -> int:
-        """Set damaged checkpoints of a report aside, so that their threads can be used; returns how many went."""
-        return self._engine.run(self._quarantining(damages))
+    def quarantine(self, damages: Sequence[Damage], *, dry_run: bool = False) -> int:
+        """Set damaged checkpoints of a report aside, so that their threads can be used; returns how many went.
 
-    async def aquarantine(self, damages: Sequence[Damage]) -> int:
-        return await self._engine.arun(self._quarantining(damages))
+        With `dry_run` nothing is done, and it tells how many would go.
+        """
+        return len(self._engine.run(self._quarantining(damages, dry_run)))
+
+    async def aquarantine(self, damages: Sequence[Damage], *, dry_run: bool = False) -> int:
+        return len(await self._engine.arun(self._quarantining(damages, dry_run)))
+
+    def quarantined(self, thread_id: str | None = None) -> list[Quarantined]:
+        """What was set aside, of all threads or of one."""
+        return self._engine.run(self._listing_quarantine(thread_id))
+
+    async def aquarantined(self, thread_id: str | None = None) -> list[Quarantined]:
+        return await self._engine.arun(self._listing_quarantine(thread_id))
+
+    def unquarantine(self, chosen: Sequence[Quarantined]) -> int:
+        """Put checkpoints that were set aside back as they were; returns how many.
+
+        Conflict where the thread was deleted since, or has the checkpoint again.
+        """
+        return self._engine.run(self._unquarantining(chosen))
+
+    async def aunquarantine(self, chosen: Sequence[Quarantined]) -> int:
+        return await self._engine.arun(self._unquarantining(chosen))
 
     def repair(
         self, damages: Sequence[Damage], *, reducers: Mapping[str, Callable[[Any, Any], Any]], exact: bool = True
@@ -197,16 +249,27 @@ class Upkeep:
         await self.aclose()
 
     def _sweeping(
-        self, policy: Policy | None, prefix: str, dry_run: bool, progress: Progress | None
+        self, policy: Policy | None, prefix: str, trash: Any, dry_run: bool, progress: Progress | None
     ) -> Operation[Swept]:
         if policy is not None and not isinstance(policy, Policy):
             raise InvalidRequest(f"sweep takes a Policy, not {type(policy).__name__}")
         from .core.sweeping import sweep
 
-        checked = plain_text(prefix, "prefix")
+        checked, seconds = plain_text(prefix, "prefix"), seconds_of(trash, "trash")
         return lambda backend: sweep(
-            backend, self._tools, policy, time.time(), prefix=checked, dry_run=dry_run, progress=progress
+            backend, self._tools, policy, time.time(), prefix=checked, trash=seconds, dry_run=dry_run, progress=progress
         )
+
+    def _collecting(self, progress: Progress | None) -> Operation[int]:
+        from .core.restoring import tidy
+        from .core.sweeping import collect_all
+
+        async def operation(backend: Any) -> int:
+            await self._tools.open(backend)
+            await tidy(backend, self._tools, time.time())
+            return await collect_all(backend, progress)
+
+        return operation
 
     def _totalling(self, thread_id: str | None, prefix: str, since: float | None) -> Operation[Totals]:
         if since is not None and (isinstance(since, bool) or not isinstance(since, (int, float))):
@@ -216,17 +279,48 @@ class Upkeep:
         checked = plain_text(prefix, "prefix")
         return lambda backend: writes_by_task(backend, thread_id=thread_id, prefix=checked, since=since)
 
+    def _restoring(self, name: str) -> Operation[Trashed]:
+        from .core.restoring import restore
+
+        named = text_id(name, "name")
+        return lambda backend: restore(backend, self._tools, named, time.time())
+
+    def _emptying(self, names: Any, prefix: str) -> Operation[int]:
+        from .core.restoring import empty
+
+        named = None if names is None else text_ids(names, "names")
+        checked = plain_text(prefix, "prefix")
+        return lambda backend: empty(backend, self._tools, named, time.time(), checked)
+
     def _checking(self, thread_ids: Any, progress: Callable[[int, int], None] | None) -> Operation[Report]:
         from .core import fsck
 
         names = None if thread_ids is None else text_ids(thread_ids, "thread_ids")
         return lambda backend: fsck.check(backend, self._tools, names, progress)
 
-    def _quarantining(self, damages: Any) -> Operation[int]:
+    def _quarantining(self, damages: Any, dry_run: bool) -> Operation[list[Aside]]:
         from .core import quarantine
 
         named = _damages(damages)
-        return lambda backend: quarantine.quarantine(backend, self._tools, named, time.time())
+        return lambda backend: quarantine.quarantine(backend, self._tools, named, time.time(), dry_run=dry_run)
+
+    def _listing_quarantine(self, thread_id: str | None) -> Operation[list[Quarantined]]:
+        from .core.unquarantine import quarantined
+
+        named = None if thread_id is None else text_id(thread_id, "thread_id")
+
+        async def operation(backend: Any) -> list[Quarantined]:
+            # Records are of the whole store; a view shows those of its threads.
+            return await quarantined(backend, named, getattr(backend, "prefix", ""))
+
+        return operation
+
+    def _unquarantining(self, chosen: Any) -> Operation[int]:
+        from .core.unquarantine import Quarantined, unquarantine
+
+        if not isinstance(chosen, Sequence) or not all(isinstance(one, Quarantined) for one in chosen):
+            raise InvalidRequest("unquarantine takes a list of what quarantined() gives")
+        return lambda backend: unquarantine(backend, self._tools, chosen, time.time())
 
     def _repairing(self, damages: Any, reducers: Any, exact: bool) -> Operation[list[Damage]]:
         from .core import repair
@@ -249,10 +343,11 @@ class Upkeep:
             await self._engine.arun(self._tools.open)
 
 
-def _collecting(progress: Progress | None) -> Operation[int]:
-    from .core.sweeping import collect_all
+def _listing_trash(prefix: str) -> Operation[list[Trashed]]:
+    from .core.trash import listed
 
-    return lambda backend: collect_all(backend, progress)
+    checked = plain_text(prefix, "prefix")
+    return lambda backend: listed(backend, checked)
 
 
 def _damages(damages: Any) -> list[Damage]:

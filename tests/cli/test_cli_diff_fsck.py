@@ -68,9 +68,24 @@ def test_fsck_finds_damage_and_quarantine_makes_the_thread_usable(run: Run, stor
     report = json.loads(run("fsck", "--json", status=1)[0])
     assert report["ok"] is False
     assert {one["checkpoint_id"] for one in report["damaged"]} == {newest}
-    assert "quarantined  1 checkpoint" in run("fsck", "--quarantine", status=1)[0]
+    assert told.splitlines()[-1] == "next  threadline fsck --quarantine"
+    planned = run("fsck", "--quarantine", status=1)[0].splitlines()
+    assert planned[-2:] == [
+        "not done  1 checkpoint would be set aside; --yes does it",
+        "next  threadline fsck --quarantine --yes",
+    ]
+    assert run("fsck", status=1)[0] == told
+    assert "quarantined  1 checkpoint" in run("fsck", "--quarantine", "--yes", status=1)[0]
     assert json.loads(run("fsck", "--json")[0])["ok"] is True
     assert json.loads(run("show", "trip", "--json")[0])["checkpoint_id"] != newest
+    [aside] = json.loads(run("quarantine", "list", "--json")[0])
+    assert (aside["thread_id"], aside["checkpoint_id"]) == ("trip", newest)
+    assert aside["why"][0] in run("quarantine")[0]
+    assert run("quarantine", "restore", "trip")[0].splitlines()[-1].startswith("not done")
+    assert run("quarantine", "restore", "trip", "--yes")[0].splitlines()[-1] == "done  put back"
+    assert json.loads(run("quarantine", "--json")[0]) == []
+    assert run("fsck", status=1)[0] == told
+    assert "is in quarantine" in run("quarantine", "restore", "trip", status=1)[1]
 
 
 @pytest.mark.parametrize("name", ["diff", "fsck"])

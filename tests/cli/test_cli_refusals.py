@@ -174,6 +174,7 @@ def test_every_command_says_that_a_store_is_encrypted_and_calls_nothing_damaged(
         "prune": ["t", "--keep-last", "1"],
         "rollback": ["t", "head"],
         "rm": ["t", "--yes"],
+        "repair": ["t"],
         "sweep": ["--yes"],
         "gc": ["--yes"],
     }

@@ -71,8 +71,11 @@ def test_any_chunk_lost_or_altered_is_corrupt_by_name(connect, edited):
     for how in ("lost", "spoilt"):
         for digest in watched.asked:
             owner = edited[0] if digest in sides[0] else edited[1]
-            with pytest.raises(Corrupt) as caught:
-                watched_diff(connect(), *edited, **{how: [digest]})
+            found, _ = watched_diff(connect(), *edited, **{how: [digest]})
+            [damaged] = [one for one in found.channels if one.kind == "damaged"]
+            for look in ("items", "before", "after"):
+                with pytest.raises(Corrupt) as caught:
+                    getattr(damaged, look)
             said = str(caught.value)
             named = f"thread 't', checkpoint {owner['configurable']['checkpoint_id']}, channel 'messages'"
             assert said.startswith(named)

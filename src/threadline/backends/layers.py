@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidRequest, ReadOnly
+from .hidden import is_hidden, shown_origin
 from .port import Asking, Backend, Found, Query, ThreadRow
 
 __all__ = ["ReadOnlyLayer", "WithinLayer"]
@@ -49,13 +50,13 @@ class WithinLayer:
 
     def __init__(self, inner: Backend, prefix: str) -> None:
         self._inner = inner
-        self._prefix = prefix
+        self.prefix = prefix
         # What this is a part of, for questions about the store itself.
         self.whole: Backend = getattr(inner, "whole", inner) if isinstance(inner, WithinLayer) else inner
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_THE_WHOLE_STORE:
-            raise InvalidRequest(f"{name} is about the whole store; this saver sees only threads {self._prefix!r}…")
+            raise InvalidRequest(f"{name} is about the whole store; this saver sees only threads {self.prefix!r}…")
         method = getattr(self._inner, name)
         named = _NAMED_THREADS.get(name)
         if named is None:
@@ -75,13 +76,15 @@ class WithinLayer:
         found: list[Found] = []
         while len(found) < query.limit:
             page = await self._inner.page(query)
-            found += [one for one in page if one.thread_id.startswith(self._prefix)]
+            found += [one for one in page if one.thread_id.startswith(self.prefix)]
             if len(page) < query.limit:
                 break
             query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
         return found[: query.limit]
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
+        if is_hidden(prefix):
+            return await self._hidden_threads(after, limit, prefix)
         return await self._inner.threads(after, limit, self._narrowed(prefix)) if self._meets(prefix) else []
 
     async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
@@ -90,15 +93,25 @@ class WithinLayer:
     async def count_threads(self, prefix: str = "") -> int:
         return await self._inner.count_threads(self._narrowed(prefix)) if self._meets(prefix) else 0
 
+    async def _hidden_threads(self, after: str, limit: int, prefix: str) -> list[ThreadRow]:
+        """Those that belong to the threads of this view."""
+        found: list[ThreadRow] = []
+        while page := await self._inner.threads(after, limit, prefix):
+            found += [row for row in page if (row.forked_from or "").startswith(self.prefix)]
+            if len(found) >= limit or len(page) < limit:
+                break
+            after = page[-1].thread_id
+        return found[:limit]
+
     def _meets(self, prefix: str) -> bool:
-        return prefix.startswith(self._prefix) or self._prefix.startswith(prefix)
+        return prefix.startswith(self.prefix) or self.prefix.startswith(prefix)
 
     def _narrowed(self, prefix: str) -> str:
-        return prefix if prefix.startswith(self._prefix) else self._prefix
+        return prefix if prefix.startswith(self.prefix) else self.prefix
 
     def _check(self, thread_id: str) -> None:
-        if not thread_id.startswith(self._prefix):
-            raise InvalidRequest(f"this saver sees only threads that begin with {self._prefix!r}, not {thread_id!r}")
+        if not shown_origin(thread_id).startswith(self.prefix):
+            raise InvalidRequest(f"this saver sees only threads that begin with {self.prefix!r}, not {thread_id!r}")
 
 
 _OF_THE_WHOLE_STORE = frozenset(("compact", "pools", "summary"))

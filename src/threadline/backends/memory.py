@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..errors import NotFound
 from ..namespaces import ROOT
 from . import rules
+from .hidden import is_hidden
 from .memory_survey import MemorySurvey
 from .port import (
     Applied,
@@ -288,7 +289,7 @@ class MemoryBackend(MemorySurvey):
     async def page(self, query: Query) -> list[Found]:
         with self._lock:
             if query.thread_id is None:
-                threads: Iterable[ThreadRow] = [t for t in self._threads.values() if t.status != "deleted"]
+                threads: Iterable[ThreadRow] = self._shown("")
             else:
                 thread = self._alive(query.thread_id)
                 threads = [thread] if thread else []
@@ -377,12 +378,23 @@ class MemoryBackend(MemorySurvey):
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
         with self._lock:
-            alive = [t for t in self._threads.values() if t.status != "deleted" and t.thread_id.startswith(prefix)]
+            alive = self._shown(prefix)
         return sorted((t for t in alive if t.thread_id > after), key=lambda t: t.thread_id)[:limit]
 
     async def count_threads(self, prefix: str = "") -> int:
         with self._lock:
-            return sum(t.status != "deleted" and t.thread_id.startswith(prefix) for t in self._threads.values())
+            return len(self._shown(prefix))
+
+    def _shown(self, prefix: str) -> list[ThreadRow]:
+        """The living threads that begin with a prefix, hidden ones only if the prefix is theirs."""
+        hidden = is_hidden(prefix)
+        return [
+            thread
+            for thread in self._threads.values()
+            if thread.status != "deleted"
+            and thread.thread_id.startswith(prefix)
+            and is_hidden(thread.thread_id) is hidden
+        ]
 
     async def get_meta(self, key: str) -> bytes | None:
         return self._meta.get(key)

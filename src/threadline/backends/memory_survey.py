@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ..locks import renew_after_fork
+from .hidden import is_hidden
 from .port import CheckpointRow, PoolSummary, ThreadRow, WriteRow
 
 __all__ = ["MemorySurvey", "Place"]
@@ -63,14 +64,15 @@ class MemorySurvey:
             hours: dict[int, int] = defaultdict(int)
             busy: dict[str, int] = defaultdict(int)
             for (serial, _, _), row in self._checkpoints.items():
-                busy[names[serial]] += 1
+                if not is_hidden(names[serial]):
+                    busy[names[serial]] += 1
                 if now - row.created < 24 * 3600:
                     hours[int((now - row.created) // 3600)] += 1
             writes = [write for held in self._writes.values() for write in held.values()]
             chunks = [chunk for pool in self._chunks.values() for chunk in pool.values()]
             rows = self._checkpoints.values()
             return PoolSummary(
-                threads=sum(thread.status != "deleted" for thread in self._threads.values()),
+                threads=sum(t.status != "deleted" and not is_hidden(t.thread_id) for t in self._threads.values()),
                 checkpoints=len(rows),
                 writes=len(writes),
                 chunks=len(chunks),

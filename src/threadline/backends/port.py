@@ -156,6 +156,9 @@ class Change:
     firsts: Sequence[WriteRow] = ()
     # Make the thread new in this one's pool; it must not exist yet, unless this very change made it.
     joins: str | None = None
+    # What a new thread is said to be forked from, and when it was made, where that is not `joins` and now: a thread
+    # that is restored is what it was.
+    founded: tuple[str | None, float] | None = None
     # A namespace, and the newest checkpoint that the writer saw there (None: there was none). When
     # another one is the newest by now, and none of this change, the change is refused.
     head: tuple[str, str | None] | None = None
@@ -164,6 +167,11 @@ class Change:
     settles: str | None = None
     # The token of the lease that the writer holds; the thread's lease must still begin with it.
     lease: bytes | None = None
+
+    @property
+    def beginning(self) -> tuple[str | None, float]:
+        """What a thread that this change begins is forked from, and when it was made."""
+        return self.founded or (self.joins, self.now)
 
 
 class Applied(NamedTuple):
@@ -198,7 +206,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSummary:
-    """Figures over all threads, for stats."""
+    """Figures over all threads, for stats; of hidden ones, rows and chunks are in the sums and nothing else."""
 
     threads: int
     checkpoints: int
@@ -240,7 +248,10 @@ class Backend(Protocol):
         """
 
     async def page(self, query: Query) -> list[Found]:
-        """The next checkpoints of a query: newest id first, then by thread and namespace."""
+        """The next checkpoints of a query: newest id first, then by thread and namespace.
+
+        Those of hidden threads (backends/hidden.py) only where the query names the thread.
+        """
 
     async def walk(
         self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
@@ -263,10 +274,10 @@ class Backend(Protocol):
         """A thread's row, deleted ones included."""
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
-        """Living threads by id, keyset paged."""
+        """Living threads by id, keyset paged; hidden ones only where the prefix is that of hidden ones."""
 
     async def count_threads(self, prefix: str = "") -> int:
-        """How many threads live."""
+        """How many threads live; hidden ones count only where the prefix is that of hidden ones."""
 
     async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
         """Replace a thread's status, expiry, tags and metadata if they are still those of `before`."""

@@ -43,7 +43,7 @@ def lease_key(thread_id: str) -> str:
 
 def is_own_fork(thread: ThreadRow, change: Change) -> bool:
     """Whether the thread is what this very change made, when its answer was lost on the way."""
-    return change.joins is not None and thread.forked_from == change.joins and thread.created == change.now
+    return change.joins is not None and (thread.forked_from, thread.created) == change.beginning
 
 
 def refuse_if_closed(thread: ThreadRow, change: Change) -> None:
@@ -119,8 +119,8 @@ def new_thread(change: Change, serial: int, origin: ThreadRow | None, deleted: T
         epoch=origin.epoch if origin else 0,
         status="active",
         deleted_before=deleted.deleted_before if deleted else None,
-        forked_from=change.joins,
-        created=change.now,
+        forked_from=change.beginning[0],
+        created=change.beginning[1],
         active=change.now,
         expires=None,
         tags="[]",

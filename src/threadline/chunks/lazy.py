@@ -66,6 +66,10 @@ class LazyValues(dict[str, Any]):
             dict.__setitem__(self, key, default)
         return self[key]
 
+    def undecoded(self, is_wanted: Callable[[str], bool]) -> dict[str, Any]:
+        """Some of the entries as they stand, for another such mapping: nothing is decoded."""
+        return {key: dict.__getitem__(self, key) for key in self if is_wanted(key)}
+
     def copy(self) -> LazyValues:
         copied = LazyValues()
         for key in self:

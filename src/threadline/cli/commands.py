@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidRequest, ThreadlineError
-from . import branching, checking, history, importing, keeping, questions, tree, upkeep
+from . import (
+    branching,
+    checking,
+    erasing,
+    history,
+    importing,
+    keeping,
+    questions,
+    repairing,
+    tree,
+    undoing,
+    upkeep,
+)
 from .output import complain, one_line
 
 __all__ = ["COMMANDS", "app", "run"]
@@ -81,12 +93,15 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "unpin": branching.unpin,
     "archive": branching.archive,
     "restore": branching.restore,
-    "rm": keeping.rm,
+    "rm": erasing.rm,
     "prune": keeping.prune,
     "sweep": keeping.sweep,
     "gc": keeping.gc,
     "compact": keeping.compact,
+    "trash": undoing.trash,
     "fsck": checking.fsck,
+    "repair": repairing.repair,
+    "quarantine": undoing.quarantine,
     "stats": upkeep.stats,
     "health": upkeep.health,
     "setup": upkeep.setup,

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..core.states import read_lazily
 from ..core.survey import ThreadInfo
-from ..errors import InvalidRequest, NotFound
+from ..errors import Corrupt, InvalidRequest
 from ..model import is_engine_channel
 from .opening import open_store
 from .output import (
@@ -17,6 +18,7 @@ from .output import (
     Namespace,
     ThreadId,
     Url,
+    complain,
     print_facts,
     print_json,
     print_line,
@@ -24,12 +26,12 @@ from .output import (
     readable_bytes,
     readable_time,
 )
-from .rendering import Reveal, one_line_of, plain, print_value
+from .rendering import Damaged, Reveal, one_line_of, plain, print_value
 
 __all__ = ["diff", "show", "threads", "writes"]
 
 _PAGE = 500
-_SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+_SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "damaged": ("!", "red")}
 
 
 def threads(
@@ -83,35 +85,46 @@ def show(
     """
     with open_store(url, read_only=True) as store:
         point = store.saver.thread(thread).at(at, namespace=namespace)
-        found = store.saver.get_tuple(point.config)
-    if found is None:
-        raise NotFound(f"thread {thread!r}: {point.id} was deleted meanwhile")
-    values = {name: value for name, value in found.checkpoint["channel_values"].items() if not is_engine_channel(name)}
+        found = store.engine.run(lambda backend: read_lazily(backend, store.tools, thread, point.key))
+        row = store.engine.run(lambda backend: backend.find(thread, *point.key))
+    held = found.checkpoint["channel_values"]
+    names = [name for name in held if not is_engine_channel(name)]
     if channel is not None:
-        if channel not in found.checkpoint["channel_values"]:
-            raise InvalidRequest(f"there is no channel {channel!r} here; there are {', '.join(values) or 'none'}")
-        values = {channel: found.checkpoint["channel_values"][channel]}
+        if channel not in held:
+            raise InvalidRequest(f"there is no channel {channel!r} here; there are {', '.join(names) or 'none'}")
+        names = [channel]
+    values = {name: _value_or_damage(held, name) for name in names}
     parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
     named = {"thread_id": thread, "namespace": point.namespace, "checkpoint_id": point.id, "parent_id": parent}
     if as_json:
         told = {"created": found.checkpoint["ts"], "metadata": plain(dict(found.metadata)), "values": plain(values)}
         print_json({**named, **told})
-        return
-    if channel is None:
-        print_facts(_facts(named, found), is_cut=not everything)
-        print()
-    for name, value in values.items():
-        print_value(name, value, everything=everything)
+    else:
+        if channel is None:
+            print_facts(_facts(named, found, len(row.writes) if row is not None else 0), is_cut=not everything)
+            print()
+        for name, value in values.items():
+            print_value(name, value, everything=everything)
+    if any(isinstance(value, Damaged) for value in values.values()):
+        complain("[damaged] could not be read; `threadline fsck` tells what can be done")
+        raise typer.Exit(1)
 
 
-def _facts(named: dict[str, Any], found: Any) -> list[tuple[str, str]]:
+def _value_or_damage(held: Any, name: str) -> Any:
+    """A value; one that is damaged hides no other."""
+    try:
+        return held[name]
+    except Corrupt as damage:
+        return Damaged(str(damage))
+
+
+def _facts(named: dict[str, Any], found: Any, waiting: int) -> list[tuple[str, str]]:
     facts = [("thread", named["thread_id"]), ("checkpoint", named["checkpoint_id"])]
     if named["namespace"]:
         facts.append(("namespace", named["namespace"]))
     facts += [("parent", named["parent_id"] or "none"), ("created", found.checkpoint["ts"])]
     described = [(key, value) for key, value in found.metadata.items() if value not in ({}, [], None)]
     facts += [(key, _described(key, value)) for key, value in described]
-    waiting = len(found.pending_writes or ())
     return [*facts, ("writes", f"{waiting:,} pending")] if waiting else facts
 
 
@@ -135,9 +148,19 @@ def diff(
         found = handle.diff(a, b)
     if as_json:
         print_json([_channel_json(one) for one in found.channels])
-        return
+    else:
+        _print_diff(found)
+    if any(one.kind == "damaged" for one in found.channels):
+        complain("[damaged] could not be read; `threadline fsck` tells what can be done")
+        raise typer.Exit(1)
+
+
+def _print_diff(found: Any) -> None:
     for one in found.channels:
         sign, style = _SIGNS.get(one.kind, ("~", "yellow"))
+        if one.kind == "damaged":
+            print_line((f"{sign} ", style), (one.channel, "bold"), (": [damaged]", ""))
+            continue
         if one.items is None:
             print_line((f"{sign} ", style), (one.channel, "bold"), (f": {_sides(one)}", ""))
             continue
@@ -158,6 +181,8 @@ def _sides(change: Any) -> str:
 
 
 def _channel_json(one: Any) -> dict[str, Any]:
+    if one.kind == "damaged":
+        return {"channel": one.channel, "kind": one.kind, "damage": one.damage}
     if one.items is None:
         return {"channel": one.channel, "kind": one.kind, "before": plain(one.before), "after": plain(one.after)}
     items = [

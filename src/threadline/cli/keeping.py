@@ -1,4 +1,4 @@
-"""`threadline rm`, `prune`, `sweep`, `gc` and `compact`: deleting, which is told first and done with --yes."""
+"""`threadline prune`, `sweep`, `gc` and `compact`: deleting, which is told first and done with --yes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from ..backends.port import CheckpointKey
-from ..core.pages import thread_rows
 from ..core.policies import Plan
 from ..core.policy import Policy, seconds_of
 from ..core.sweeping import Swept
 from ..core.unneeded import unneeded_chunks
-from ..core.words import living, tags_of
 from ..errors import InvalidRequest, Unavailable
 from .opening import Store, open_store
 from .output import (
     AsJson,
-    At,
-    Namespace,
     ThreadId,
+    TrashSpan,
     Url,
     Yes,
     complain,
@@ -38,7 +35,7 @@ from .output import (
     screen_width,
 )
 
-__all__ = ["compact", "gc", "prune", "rm", "sweep"]
+__all__ = ["compact", "ending", "gc", "prune", "some", "sweep"]
 
 _MOST_LISTED = 20
 
@@ -61,26 +58,6 @@ DropWrites = Annotated[
 ]
 
 
-def rm(
-    url: Url, thread: ThreadId, at: At = None, namespace: Namespace = "", yes: Yes = False, as_json: AsJson = False
-) -> None:
-    """Delete a thread, or one checkpoint of it."""
-    with open_store(url, read_only=not yes) as store:
-        handle = store.saver.thread(thread)
-        if at is None:
-            told = _thread_figures(store, thread)
-        else:
-            point = handle.at(at, namespace=namespace)
-            told = {"thread_id": thread, "checkpoint_id": point.id, "tags": _tags(store, thread, point.key)}
-        if yes:
-            handle.delete(at, namespace=namespace)
-    if as_json:
-        print_json({**told, "done": yes})
-        return
-    facts = [(name.replace("_id", "").replace("_", " "), _shown(value)) for name, value in told.items() if value != []]
-    print_facts([*facts, _ending(yes, "deleted", "this would be deleted")])
-
-
 def prune(
     url: Url,
     thread: ThreadId,
@@ -90,6 +67,7 @@ def prune(
     keep_daily: KeepDaily = None,
     drop_branches_older_than: DropBranches = None,
     drop_settled_writes: DropWrites = False,
+    trash: TrashSpan = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -104,13 +82,14 @@ def prune(
         keep_daily=keep_daily,
         drop_branches_older_than=drop_branches_older_than,
         drop_settled_writes=drop_settled_writes,
+        trash=trash,
     )
     with open_store(url, read_only=not yes) as store, progress_bar("pruning") as progress:
         plan = store.saver.thread(thread).prune(policy, dry_run=not yes, progress=progress)
     if as_json:
         print_json(_plan_json(plan, yes))
         return
-    print_facts([*_plan_facts(plan), _ending(yes, "pruned", "this would be pruned")])
+    print_facts([*_plan_facts(plan), ending(yes, "pruned", "this would be pruned", trash)])
 
 
 def sweep(
@@ -122,6 +101,7 @@ def sweep(
     drop_branches_older_than: DropBranches = None,
     drop_settled_writes: DropWrites = False,
     prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only threads that begin so.")] = "",
+    trash: TrashSpan = None,
     every: Annotated[
         str | None, typer.Option("--every", metavar="SPAN", help="Do it again and again, such as 1h, until stopped.")
     ] = None,
@@ -141,20 +121,21 @@ def sweep(
         "drop_settled_writes": drop_settled_writes,
     }
     policy = Policy(**rules) if any(rules.values()) else None  # type: ignore[arg-type]
+    seconds_of(trash, "--trash")
     seconds = seconds_of(every, "--every")
     if seconds is not None and (seconds <= 0 or not yes):
         raise InvalidRequest("--every needs --yes" if not yes else "--every is a span of time above 0, such as 1h")
     with open_store(url, read_only=not yes) as store:
         if seconds is not None:
-            return _sweep_for_ever(store, policy, prefix, seconds, as_json)
+            return _sweep_for_ever(store, policy, prefix, trash, seconds, as_json)
         with progress_bar("sweeping") as progress:
-            swept = store.saver.sweep(policy, prefix=prefix, dry_run=not yes, progress=progress)
+            swept = store.saver.sweep(policy, prefix=prefix, trash=trash, dry_run=not yes, progress=progress)
     if as_json:
         print_json({**dataclasses.asdict(swept), "done": yes and not swept.is_elsewhere})
     elif swept.is_elsewhere:
         print_facts([("left alone", "another process is sweeping this store")])
     else:
-        print_facts([*_swept_facts(swept, yes), _ending(yes, "swept", "this would be deleted")])
+        print_facts([*_swept_facts(swept, yes), ending(yes, "swept", "this would be deleted", trash)])
     return None
 
 
@@ -167,7 +148,7 @@ def gc(url: Url, yes: Yes = False, as_json: AsJson = False) -> None:
         print_json({"chunks": chunks, "bytes": found.bytes, "done": yes})
         return
     facts = [("chunks", f"{chunks:,}"), ("bytes", f"{found.bytes:,} ({readable_bytes(found.bytes)})")]
-    print_facts([*facts, _ending(yes, "collected", "these would be collected")])
+    print_facts([*facts, ending(yes, "collected", "these would be collected")])
 
 
 def compact(url: Url, as_json: AsJson = False) -> None:
@@ -183,12 +164,14 @@ def compact(url: Url, as_json: AsJson = False) -> None:
         print_facts([(name, f"{size:,} bytes ({readable_bytes(size)})") for name, size in sizes])
 
 
-def _sweep_for_ever(store: Store, policy: Policy | None, prefix: str, seconds: float, as_json: bool) -> None:
+def _sweep_for_ever(
+    store: Store, policy: Policy | None, prefix: str, trash: str | None, seconds: float, as_json: bool
+) -> None:
     """Sweep until interrupted or told to end; a store that is away for a while is tried again next time."""
     with _ended_by_signals():
         while True:
             try:
-                swept = store.saver.sweep(policy, prefix=prefix)
+                swept = store.saver.sweep(policy, prefix=prefix, trash=trash)
             except Unavailable as error:
                 complain(one_line(error))
             else:
@@ -233,7 +216,7 @@ def _sentence(swept: Swept) -> str:
 
 def _swept_facts(swept: Swept, is_done: bool) -> list[tuple[str, str]]:
     facts = [("threads", f"{swept.threads:,}"), ("expired", f"{len(swept.expired):,}")]
-    facts += [("", thread_id) for thread_id in _some(swept.expired)]
+    facts += [("", thread_id) for thread_id in some(swept.expired)]
     facts.append(
         ("checkpoints", f"{swept.checkpoints:,} to delete" if not is_done else f"{swept.checkpoints:,} deleted")
     )
@@ -245,7 +228,7 @@ def _swept_facts(swept: Swept, is_done: bool) -> list[tuple[str, str]]:
 def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
     facts = [("thread", plan.thread_id), ("keeps", counted(len(plan.keeps), "checkpoint"))]
     facts.append(("deletes", f"{counted(len(plan.removes), 'checkpoint')}, about {readable_bytes(plan.freed_bytes)}"))
-    facts += [("", f"{key.id}{f' in {key.namespace}' if key.namespace else ''}") for key in _some(plan.removes)]
+    facts += [("", f"{key.id}{f' in {key.namespace}' if key.namespace else ''}") for key in some(plan.removes)]
     if plan.empties:
         facts.append(("writes", f"of {counted(len(plan.empties), 'checkpoint')} to keep are dropped"))
     return facts
@@ -265,33 +248,12 @@ def _plan_json(plan: Plan, is_done: bool) -> dict[str, Any]:
     }
 
 
-def _some(names: Any) -> list[Any]:
+def some(names: Any) -> list[Any]:
     """All of them; on a terminal only the first."""
     return list(names) if screen_width() is None else list(names[:_MOST_LISTED])
 
 
-def _thread_figures(store: Store, thread: str) -> dict[str, Any]:
-    """What goes with a thread."""
-    row = store.engine.run(lambda backend: living(backend, thread))
-    found = store.engine.run(lambda backend: thread_rows(backend, thread, with_writes=True))
-    return {
-        "thread_id": thread,
-        "checkpoints": len(found),
-        "pending_writes": sum(len(one.writes) for one in found),
-        "tags": [tag.name or "(pinned)" for tag in tags_of(row)],
-    }
-
-
-def _tags(store: Store, thread: str, key: CheckpointKey) -> list[str]:
-    row = store.engine.run(lambda backend: living(backend, thread))
-    return [tag.name or "(pinned)" for tag in tags_of(row) if tag.key == key]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(value)
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _ending(is_done: bool, done: str, planned: str) -> tuple[str, str]:
-    return ("done", done) if is_done else ("not done", f"{planned}; --yes does it")
+def ending(is_done: bool, done: str, planned: str, trash: str | None = None) -> tuple[str, str]:
+    """The last line: what was done, or what does it."""
+    kept = f", restorable for {trash} (threadline trash)" if trash else ""
+    return ("done", done + kept) if is_done else ("not done", f"{planned}{kept}; --yes does it")

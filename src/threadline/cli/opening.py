@@ -15,6 +15,7 @@ from ..backends.engine import Engine
 from ..codec import KeyRing, Serializer
 from ..codec.structure import StructuralCodec
 from ..connecting import make_engine, make_tools, parse_url
+from ..core.tools import Tools
 from ..errors import InvalidRequest, NotFound
 from ..saver import Saver
 
@@ -34,10 +35,11 @@ _KEY = "LANGGRAPH_AES_KEY"
 
 
 class Store(NamedTuple):
-    """An open store: the saver, and the engine for what no method of a saver does."""
+    """An open store: the saver, and engine and tools for what no method of a saver does."""
 
     saver: Saver
     engine: Engine
+    tools: Tools
 
 
 def import_modules(modules: Sequence[str] | None) -> None:
@@ -61,7 +63,8 @@ def open_store(url: str, *, read_only: bool = False, structural: bool = True) ->
     engine = make_engine(url, read_only=True) if read_only else make_engine(url, setup=False)
     try:
         serde = Serializer(codec=StructuralCodec()) if structural else None
-        yield Store(Saver(engine, make_tools(engine, serde=serde, encryption=_key_of(engine))).open(), engine)
+        tools = make_tools(engine, serde=serde, encryption=_key_of(engine))
+        yield Store(Saver(engine, tools).open(), engine, tools)
     finally:
         engine.close()
 

@@ -27,6 +27,7 @@ __all__ = [
     "At",
     "Namespace",
     "ThreadId",
+    "TrashSpan",
     "Url",
     "Yes",
     "clean",
@@ -62,6 +63,10 @@ At = Annotated[
 ]
 Namespace = Annotated[
     str, typer.Option("--ns", metavar="NAMESPACE", help="The namespace of a subgraph.", show_default=False)
+]
+TrashSpan = Annotated[
+    str | None,
+    typer.Option("--trash", metavar="SPAN", help="Keep what goes restorable for so long, such as 7d."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only tell what would be done.")]
 

@@ -14,7 +14,7 @@ from ..codec import StoredException
 from ..codec.structure import Structure
 from .output import clean, print_line, screen_width
 
-__all__ = ["Reveal", "one_line_of", "plain", "print_value"]
+__all__ = ["Damaged", "Reveal", "one_line_of", "plain", "print_value"]
 
 
 def _reveal(wanted: bool) -> bool:
@@ -30,6 +30,16 @@ Reveal = Annotated[
 _MOST_ITEMS = 20
 _FIRST, _LAST = 12, 5
 _PLAIN = (str, int, bool, type(None))
+
+
+class Damaged:
+    """Stands for a value that cannot be read."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __repr__(self) -> str:
+        return "[damaged]"
 
 
 def print_value(name: str, value: Any, *, everything: bool = False) -> None:
@@ -77,6 +87,8 @@ def plain(value: Any) -> Any:
         if all(isinstance(key, str) for key in value):
             return {key: plain(item) for key, item in value.items()}
         return {"$type": "dict", "items": [[plain(key), plain(item)] for key, item in value.items()]}
+    if isinstance(value, Damaged):
+        return {"$type": "damaged", "value": value.why}
     return {"$type": f"{type(value).__module__}.{type(value).__qualname__}", "value": str(value)}
 
 

@@ -128,6 +128,13 @@ def _print_totals(totals: Totals, as_json: bool) -> None:
     return None
 
 
+def _trash_facts(figures: Stats) -> list[tuple[str, str]]:
+    if not figures.trash_checkpoints and not figures.trash_entries:
+        return []
+    held = f"{counted(figures.trash_entries, 'deletion')}, {counted(figures.trash_checkpoints, 'checkpoint')}"
+    return [("in the trash", f"{held}, {readable_bytes(figures.trash_bytes)}")]
+
+
 def _facts(figures: Stats) -> list[tuple[str, str]]:
     stored, whole = figures.bytes_stored, figures.bytes_without_sharing
     busiest = [f"{thread_id} ({counted(count, 'checkpoint')})" for thread_id, count in figures.busiest_threads]
@@ -139,5 +146,6 @@ def _facts(figures: Stats) -> list[tuple[str, str]]:
         ("bytes stored", f"{stored:,} ({readable_bytes(stored)})"),
         ("without sharing", f"{whole:,} ({readable_bytes(whole)})"),
         ("mean checkpoint", readable_bytes(figures.mean_checkpoint_bytes)),
+        *_trash_facts(figures),
         *zip(["busiest threads", *[""] * len(busiest)], busiest, strict=False),
     ]

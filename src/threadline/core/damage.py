@@ -22,6 +22,8 @@ class Damage:
     checkpoint_id: str
     channel: str | None
     what: str
+    # The chunks at fault, by digest: what many checkpoints share is damaged in all of them.
+    chunks: tuple[str, ...] = ()
 
     @property
     def config(self) -> dict[str, Any]:

@@ -25,9 +25,9 @@ from .pairing import paired
 from .showing import as_html, as_lines
 from .tools import Tools
 
-__all__ = ["ChannelDiff", "Diff", "ItemChange", "Kind", "diff"]
+__all__ = ["ChannelDiff", "DamagedChannel", "Diff", "ItemChange", "Kind", "diff"]
 
-Kind = Literal["added", "removed", "changed"]
+Kind = Literal["added", "removed", "changed", "damaged"]
 
 _RETRIES = 5
 
@@ -61,6 +61,36 @@ class ChannelDiff:
     after: Any = None
 
 
+class DamagedChannel(ChannelDiff):
+    """A channel that differs and cannot be read on one side: `before`, `after` and `items` raise Corrupt.
+
+    `kind` is "damaged", and `damage` says what is wrong.
+    """
+
+    __slots__ = ("damage",)
+    damage: str
+
+    def __init__(self, channel: str, damage: str) -> None:
+        object.__setattr__(self, "channel", channel)
+        object.__setattr__(self, "kind", "damaged")
+        object.__setattr__(self, "damage", damage)
+
+    @property
+    def items(self) -> Any:
+        raise Corrupt(self.damage)
+
+    before = after = items
+
+    def __repr__(self) -> str:
+        return f"DamagedChannel(channel={self.channel!r}, damage={self.damage!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DamagedChannel) and (self.channel, self.damage) == (other.channel, other.damage)
+
+    def __hash__(self) -> int:
+        return hash((self.channel, self.damage))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
     """What has to happen to checkpoint `a` to give checkpoint `b`; false when nothing has to."""
@@ -87,19 +117,20 @@ class Diff:
 async def diff(backend: Backend, tools: Tools, a: Found, b: Found, *, all_channels: bool = False) -> Diff:
     """What differs between two checkpoints, which may be of different threads.
 
-    Channels of the engine are left out unless `all_channels`. Raises Corrupt for damaged chunks, and NotFound
-    when a checkpoint was deleted meanwhile; one that was replaced is compared as it is now.
+    Channels of the engine are left out unless `all_channels`. A channel that is damaged is a DamagedChannel; the
+    others are compared. Raises NotFound when a checkpoint was deleted meanwhile; one that was replaced is compared as
+    it is now.
     """
     await tools.open(backend)
     for _ in range(_RETRIES):
-        try:
-            return await _compare(backend, tools, (a, b), all_channels=all_channels)
-        except Corrupt:
-            # Chunks may be gone because a checkpoint was deleted or replaced after its row was read.
-            a_now, b_now = await _again(backend, a), await _again(backend, b)
-            if (a_now.pool, a_now.row, b_now.pool, b_now.row) == (a.pool, a.row, b.pool, b.row):
-                raise
-            a, b = a_now, b_now
+        compared = await _compare(backend, tools, (a, b), all_channels=all_channels)
+        if not any(isinstance(one, DamagedChannel) for one in compared.channels):
+            return compared
+        # Chunks may be gone because a checkpoint was deleted or replaced after its row was read.
+        a_now, b_now = await _again(backend, a), await _again(backend, b)
+        if (a_now.pool, a_now.row, b_now.pool, b_now.row) == (a.pool, a.row, b.pool, b.row):
+            return compared
+        a, b = a_now, b_now
     raise NotFound(f"{name_of(a)}, or {name_of(b)}, was replaced again and again while it was compared")
 
 
@@ -139,33 +170,52 @@ async def _compare(backend: Backend, tools: Tools, founds: tuple[Found, Found], 
         names = (_named(a, channel), _named(b, channel))
         walk = walk_of(before, after, names) if before is not None and after is not None else None
         changed.append(_Both(channel, (before, after), walk))
-    piles = await _gather(backend, tools, (a.pool, b.pool), changed)
-    channels = []
+    damaged: dict[str, str] = {}
+    piles = await _gather(backend, tools, (a.pool, b.pool), changed, damaged)
+    channels: list[ChannelDiff] = []
     for both in changed:
-        values: list[list[Any]] = []
-        for side, found in enumerate(founds):
-            with _naming(found, both.channel):
-                # As one list, because items are decoded faster together.
-                values.append(tools.reader.value(Tree(LIST, 0, tuple(both.wanted(side))), piles[side]))
-        channels.append(_channel_diff(tools, both, values[BEFORE], values[AFTER]))
+        try:
+            if both.channel in damaged:
+                raise Corrupt(damaged[both.channel])
+            values: list[list[Any]] = []
+            for side, found in enumerate(founds):
+                with _naming(found, both.channel):
+                    # As one list, because items are decoded faster together.
+                    values.append(tools.reader.value(Tree(LIST, 0, tuple(both.wanted(side))), piles[side]))
+            channels.append(_channel_diff(tools, both, values[BEFORE], values[AFTER]))
+        except Corrupt as damage:
+            channels.append(DamagedChannel(both.channel, str(damage)))
     return Diff(a=_config(a), b=_config(b), channels=tuple(channels))
 
 
-async def _gather(backend: Backend, tools: Tools, pools: tuple[int, int], changed: list[_Both]) -> tuple[Pile, Pile]:
-    """Carry all walks to their end, then fetch what they found; one query for each level and pool."""
+async def _gather(
+    backend: Backend, tools: Tools, pools: tuple[int, int], changed: list[_Both], damaged: dict[str, str]
+) -> tuple[Pile, Pile]:
+    """Carry all walks to their end, then fetch what they found; one query for each level and pool.
+
+    What is wrong with channels whose walk met damage is noted in `damaged`.
+    """
     piles = {pool: Pile() for pool in pools}
     before, after = piles[pools[BEFORE]], piles[pools[AFTER]]
-    while walks := [both.walk for both in changed if both.walk is not None and not both.walk.is_over]:
+    while walks := {
+        both.channel: both.walk
+        for both in changed
+        if both.walk is not None and both.channel not in damaged and not both.walk.is_over
+    }:
         needed: dict[int, dict[bytes, tuple[int, int]]] = {pool: {} for pool in piles}
-        for walk in walks:
+        for walk in walks.values():
             for side, pool in enumerate(pools):
                 needed[pool].update(walk.needed(side))
         for pool, nodes in needed.items():
             await tools.reader.gather_nodes(pool, nodes, partial(tools.fetch, backend, pool), piles[pool])
-        for walk in walks:
-            walk.descend(before, after)
+        for channel, walk in walks.items():
+            try:
+                walk.descend(before, after)
+            except Corrupt as damage:
+                damaged[channel] = str(damage)
+    whole = [both for both in changed if both.channel not in damaged]
     for pool, pile in piles.items():
-        refs = [ref for both in changed for side in (BEFORE, AFTER) if pools[side] == pool for ref in both.wanted(side)]
+        refs = [ref for both in whole for side in (BEFORE, AFTER) if pools[side] == pool for ref in both.wanted(side)]
         await tools.reader.gather(pool, refs, partial(tools.fetch, backend, pool), pile)
     return before, after
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import ormsgpack
 
-from ..backends.port import Backend, CheckpointRow, WriteRow
+from ..backends.port import Backend, CheckpointRow, Found, WriteRow
 from ..errors import Conflict, Corrupt, NotFound
 from .documents import place_of_row, write_place
 from .tools import Tools
 
-__all__ = ["RECORDS", "key_numbers_of_evidence", "reseal_evidence"]
+__all__ = ["RECORDS", "entries_of", "evidence_key", "forget_evidence", "key_numbers_of_evidence", "reseal_evidence"]
 
 # How the keys of these records begin.
 RECORDS = "quarantine:"
@@ -19,10 +21,27 @@ _TRIES = 32
 _Rows = list[CheckpointRow | WriteRow | None]
 
 
+def evidence_key(thread_id: str, namespace: str, checkpoint_id: str) -> str:
+    """The record of what was set aside from this place: a msgpack list, oldest first, of
+    `[thread id, when, [what was wrong, …], checkpoint row or None, write row, …]`, rows as the backend had them."""
+    place = ormsgpack.packb([thread_id, namespace, checkpoint_id])
+    return f"{RECORDS}{hashlib.blake2b(place, digest_size=16).hexdigest()}"
+
+
+async def forget_evidence(backend: Backend, thread_id: str, rows: Iterable[Found]) -> None:
+    """Delete what is kept of the quarantined checkpoints of a thread, whose data is erased."""
+    for found in rows:
+        name = evidence_key(thread_id, found.row.namespace, found.row.id)
+        for _ in range(_TRIES):
+            before = await backend.get_meta(name)
+            if before is None or await backend.swap_meta(name, before, None):
+                break
+
+
 async def key_numbers_of_evidence(backend: Backend) -> dict[str, set[int]]:
     """Under which keys, by number, the parts of each record of quarantine are sealed."""
     return {
-        name: {form >> 1 for _, rows in _evidence(name, await backend.get_meta(name)) for form in _forms(rows)}
+        name: {form >> 1 for _, rows in entries_of(name, await backend.get_meta(name)) for form in _forms(rows)}
         for name in await backend.meta_keys(RECORDS)
     }
 
@@ -35,7 +54,7 @@ async def reseal_evidence(backend: Backend, tools: Tools, name: str) -> int:
     for _ in range(_TRIES):
         before = await backend.get_meta(name)
         records, changed = [], 0
-        for head, rows in _evidence(name, before):
+        for head, rows in entries_of(name, before):
             anew = [row and _resealed(tools, head[0], row) for row in rows]
             changed += sum(one != row for one, row in zip(anew, rows, strict=True))
             records.append([*head, *(row and tuple(row) for row in anew)])
@@ -44,7 +63,7 @@ async def reseal_evidence(backend: Backend, tools: Tools, name: str) -> int:
     raise Conflict("a record of quarantine is changed again and again; try again")
 
 
-def _evidence(name: str, stored: bytes | None) -> list[tuple[list[Any], _Rows]]:
+def entries_of(name: str, stored: bytes | None) -> list[tuple[list[Any], _Rows]]:
     """The entries of a record: thread, time and reasons of each, and its rows."""
     try:
         return [

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..backends.hidden import HIDDEN
 from ..backends.port import Backend, CheckpointKey, Found, Query, ThreadRow, WriteRow
 from ..backends.rules import mark
 from ..errors import Corrupt
@@ -273,7 +274,8 @@ def _verdict(walk: Walk, thread_id: str, subject: Subject) -> Verdict:
             verdict.warnings.append(_damage(thread_id, key, channel, what))
         broken = [trouble for trouble in troubles if not trouble.is_forbidden]
         if broken:
-            damage = _damage(thread_id, key, channel, prefix + _named(broken))
+            chunks = tuple(trouble.digest.hex() for trouble in broken if trouble.digest)
+            damage = replace(_damage(thread_id, key, channel, prefix + _named(broken)), chunks=chunks)
             verdict.damages.append(damage)
             verdict.missing += [(trouble.digest, damage) for trouble in broken if trouble.is_missing]
     return verdict
@@ -305,10 +307,10 @@ def _pointers(thread: ThreadRow) -> set[tuple[str, str]]:
         return {("(its tags)", "nothing that can be read")}
 
 
-async def _living(backend: Backend) -> list[ThreadRow]:
+async def _living(backend: Backend, prefix: str = "") -> list[ThreadRow]:
     threads: list[ThreadRow] = []
     while True:
-        page = await backend.threads(threads[-1].thread_id if threads else "", _THREADS)
+        page = await backend.threads(threads[-1].thread_id if threads else "", _THREADS, prefix)
         threads += page
         if len(page) < _THREADS:
             return threads
@@ -325,5 +327,5 @@ async def _leaked(backend: Backend, suspects: Sequence[int]) -> tuple[int, ...]:
     """Which of these pools no living thread uses, and still have chunks, now that the threads are listed again."""
     if not suspects:
         return ()
-    used = {thread.pool for thread in await _living(backend)}
+    used = {thread.pool for prefix in ("", HIDDEN) for thread in await _living(backend, prefix)}
     return tuple([pool for pool in suspects if pool not in used and await backend.pool_digests(pool, b"", 1)])

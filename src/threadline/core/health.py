@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..backends.port import Backend
 from ..chunks.digest import split_links
 from ..errors import ThreadlineError, Unavailable
+from .hidden_figures import HiddenFigures, hidden_figures
 
 __all__ = ["Health", "Stats", "failed_probe", "probe", "take_stats"]
 
@@ -31,6 +32,11 @@ class Stats:
     # Checkpoints made in each of the last 24 hours; the first is the hour up to now.
     checkpoints_per_hour: tuple[int, ...]
     busiest_threads: tuple[tuple[str, int], ...]
+    # What is in the trash, which no other figure but `chunks` and `bytes_stored` counts: deletions, the checkpoints
+    # they hold, and the bytes of their rows and of chunks that nothing else needs.
+    trash_entries: int = 0
+    trash_checkpoints: int = 0
+    trash_bytes: int = 0
 
     @property
     def bytes_saved(self) -> int:
@@ -50,17 +56,22 @@ class Health:
 async def take_stats(backend: Backend, now: float) -> Stats:
     """Figures over the whole store; reads every chunk's links, but no data."""
     figures = await backend.summary(now)
-    whole = await _bytes_without_sharing(backend)
+    hidden = await hidden_figures(backend, now)
+    whole = await _bytes_without_sharing(backend, hidden)
+    checkpoints = figures.checkpoints - hidden.checkpoints
     return Stats(
         threads=figures.threads,
-        checkpoints=figures.checkpoints,
-        writes=figures.writes,
+        checkpoints=checkpoints,
+        writes=figures.writes - hidden.writes,
         chunks=figures.chunks,
         bytes_stored=await backend.size_bytes(),
         bytes_without_sharing=whole,
-        mean_checkpoint_bytes=whole / figures.checkpoints if figures.checkpoints else 0.0,
-        checkpoints_per_hour=tuple(figures.recent_hours.get(hour, 0) for hour in range(24)),
+        mean_checkpoint_bytes=whole / checkpoints if checkpoints > 0 else 0.0,
+        checkpoints_per_hour=tuple(figures.recent_hours.get(hour, 0) - hidden.hours[hour] for hour in range(24)),
         busiest_threads=tuple(figures.busiest),
+        trash_entries=hidden.trash_entries,
+        trash_checkpoints=hidden.trash_checkpoints,
+        trash_bytes=hidden.trash_bytes,
     )
 
 
@@ -84,7 +95,7 @@ def failed_probe(error: ThreadlineError, latency_seconds: float = 0.0) -> Health
     return Health(ok=False, latency_seconds=latency_seconds, error=f"{type(error).__name__}: {error}")
 
 
-async def _bytes_without_sharing(backend: Backend) -> int:
+async def _bytes_without_sharing(backend: Backend, hidden: HiddenFigures) -> int:
     pools: set[int] = set()
     after = ""
     while True:
@@ -96,8 +107,9 @@ async def _bytes_without_sharing(backend: Backend) -> int:
     total = 0
     for pool in pools:
         sizes = await _subtree_sizes(backend, pool)
-        for links, own in await backend.root_sizes(pool):
-            total += own + sum(sizes.get(digest, 0) for digest in split_links(links))
+        for sign, roots in ((1, await backend.root_sizes(pool)), (-1, hidden.roots.get(pool, []))):
+            for links, own in roots:
+                total += sign * (own + sum(sizes.get(digest, 0) for digest in split_links(links)))
     return total
 
 

@@ -44,13 +44,15 @@ class Policy:
     drop_branches_older_than: Any = None
     # Writes that a later checkpoint has taken up may go, also where their checkpoint stays.
     drop_settled_writes: bool = False
+    # How long what goes can be restored from the trash, in the same words as keep_within; it is not unless this is set.
+    trash: Any = None
 
     def __post_init__(self) -> None:
         for name in ("keep_last", "keep_hourly", "keep_daily"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
                 raise InvalidRequest(f"{name} is a number, 1 or more, not {value!r}")
-        for name in ("keep_within", "drop_branches_older_than"):
+        for name in ("keep_within", "drop_branches_older_than", "trash"):
             seconds_of(getattr(self, name), name)
         if not any(getattr(self, one.name) for one in fields(self) if one.name.startswith("keep_")):
             if self.drop_settled_writes and self.drop_branches_older_than is None:

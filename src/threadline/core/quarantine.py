@@ -2,36 +2,47 @@
 
 A checkpoint is judged anew before it goes: what was healed or replaced since the report stays, and so does
 what is whole but may not be rebuilt here. What goes is kept first, row and writes as they were stored, in a
-record of the store itself. Then the pool is collected: a damaged chunk that stayed would be taken for the good
-one by the next put of the same content.
+record of the store itself, and its sound chunks stay (core/keepers.py). Then the pool is collected: a damaged chunk
+that stayed would be taken for the good one by the next put of the same content.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import ormsgpack
 
 from ..backends.port import Backend, CheckpointKey, Found, WriteRow
 from ..errors import Conflict
 from .damage import Damage
-from .evidence import RECORDS
+from .evidence import evidence_key
 from .fsck import judge, on_a_cycle
+from .keepers import keep_sound_chunks
 from .lineage import History, with_chains
 from .retention import collect_pool, history_of
 from .soundness import Walk, subject_of, subject_of_write
 from .tools import Tools
 
-__all__ = ["evidence_key", "quarantine"]
+__all__ = ["Aside", "evidence_key", "quarantine"]
 
 _TRIES = 32
 _Stored = tuple[Found | None, list[WriteRow]]
 
 
-async def quarantine(backend: Backend, tools: Tools, damages: Sequence[Damage], now: float) -> int:
-    """Set damaged checkpoints aside, with their writes; returns how many went.
+class Aside(NamedTuple):
+    """A checkpoint that is set aside, or would be, and why."""
+
+    thread_id: str
+    key: CheckpointKey
+    why: tuple[str, ...]
+
+
+async def quarantine(
+    backend: Backend, tools: Tools, damages: Sequence[Damage], now: float, *, dry_run: bool = False
+) -> list[Aside]:
+    """Set damaged checkpoints aside, with their writes; returns those that went, or with `dry_run` would go.
 
     Checkpoints whose delta channels are replayed from a damaged one go with it: without it they would be
     replayed to a wrong value.
@@ -40,7 +51,7 @@ async def quarantine(backend: Backend, tools: Tools, damages: Sequence[Damage], 
     by_thread: dict[str, dict[CheckpointKey, list[str]]] = defaultdict(lambda: defaultdict(list))
     for damage in damages:
         by_thread[damage.thread_id][CheckpointKey(damage.namespace, damage.checkpoint_id)].append(damage.what)
-    count = 0
+    gone: list[Aside] = []
     for thread_id, named in by_thread.items():
         thread = await backend.thread(thread_id)
         if thread is None or thread.status == "deleted":
@@ -49,40 +60,39 @@ async def quarantine(backend: Backend, tools: Tools, damages: Sequence[Damage], 
         history = await history_of(backend, tools, thread_id)
         # Oldest first: of a circle of parents the first one goes, and then there is no circle.
         for key in sorted(named, key=lambda key: (key.id, key.namespace)):
-            for at in await _aside(walk, thread_id, key, named[key], history, now):
-                count += 1
-                history.pop(at, None)
-        await collect_pool(backend, thread.pool)
-    if count:
+            for one in await _aside(walk, thread_id, key, named[key], history, None if dry_run else now):
+                gone.append(one)
+                history.pop(one.key, None)
+        if not dry_run:
+            await collect_pool(backend, thread.pool)
+    if gone and not dry_run:
         # What is known to be stored may be what was found missing.
         tools.forget()
-    return count
-
-
-def evidence_key(thread_id: str, namespace: str, checkpoint_id: str) -> str:
-    """The record of what was set aside from this place: a msgpack list, oldest first, of
-    `[thread id, when, [what was wrong, …], checkpoint row or None, write row, …]`, rows as the backend had them."""
-    place = ormsgpack.packb([thread_id, namespace, checkpoint_id])
-    return f"{RECORDS}{hashlib.blake2b(place, digest_size=16).hexdigest()}"
+    return gone
 
 
 async def _aside(
-    walk: Walk, thread_id: str, key: CheckpointKey, why: Sequence[str], history: History, now: float
-) -> list[CheckpointKey]:
-    """Set a checkpoint aside if it is damaged, and before it those that are replayed from it; returns all that went."""
-    backend = walk.backend
+    walk: Walk, thread_id: str, key: CheckpointKey, why: Sequence[str], history: History, now: float | None
+) -> list[Aside]:
+    """Set a checkpoint aside if it is damaged, and before it those that are replayed from it; gives all that went.
+
+    Without a time nothing is done.
+    """
+    own = Aside(thread_id, key, tuple(why))
     for _ in range(_TRIES):
-        judged = await _stored(backend, thread_id, key)
+        judged = await _stored(walk.backend, thread_id, key)
         if not await _is_damaged(walk, thread_id, key, judged, history):
             return []
-        gone = []
+        because = (f"a delta channel is replayed from {key.id}",)
+        others = [Aside(thread_id, at, because) for at in _dependents(history, key)]
+        if now is None:
+            return [*others, own]
         # Those first: if this is interrupted, none of them is left to be replayed to a wrong value.
-        for at in _dependents(history, key):
-            kept = await _stored(backend, thread_id, at)
-            if await _set_aside(backend, thread_id, at, [f"a delta channel is replayed from {key.id}"], kept, now):
-                gone.append(at)
-        if await _set_aside(backend, thread_id, key, list(why), judged, now):
-            return [*gone, key]
+        gone = [
+            one for one in others if await _set_aside(walk, one, await _stored(walk.backend, thread_id, one.key), now)
+        ]
+        if await _set_aside(walk, own, judged, now):
+            return [*gone, own]
     raise Conflict(f"thread {thread_id!r}: checkpoint {key.id} is written again and again; try again")
 
 
@@ -111,14 +121,14 @@ def _dependents(history: History, key: CheckpointKey) -> list[CheckpointKey]:
     return sorted(chained, reverse=True)
 
 
-async def _set_aside(
-    backend: Backend, thread_id: str, key: CheckpointKey, why: list[str], stored: _Stored, now: float
-) -> bool:
+async def _set_aside(walk: Walk, one: Aside, stored: _Stored, now: float) -> bool:
     """Keep what is stored and take it out of its thread, unless it is another by now."""
     found, writes = stored
+    backend, (thread_id, key, why) = walk.backend, one
     if found is None and not writes:
         return False
-    await _keep_evidence(backend, thread_id, key, [now, why, found and tuple(found.row), *map(tuple, writes)])
+    await _keep_evidence(backend, thread_id, key, [now, list(why), found and tuple(found.row), *map(tuple, writes)])
+    await keep_sound_chunks(walk, thread_id, key, [*([found.row.links] if found else []), *(w.links for w in writes)])
     again, pending = await _stored(backend, thread_id, key)
     if (again and again.row, pending) != (found and found.row, writes):
         return False

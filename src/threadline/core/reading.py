@@ -56,11 +56,11 @@ class Rows:
     after: tuple[str, str, str] | None
 
 
-async def read_one(backend: Backend, tools: Tools, place: Place) -> Read | None:
-    """The checkpoint at a place; None when there is none."""
+async def read_one(backend: Backend, tools: Tools, place: Place, *, with_writes: bool = True) -> Read | None:
+    """The checkpoint at a place; None when there is none. Without its writes, damage to them is no matter."""
     await tools.open(backend)
     for _ in range(_RETRIES):
-        found = await backend.find(*place)
+        found = await backend.find(*place, with_writes=with_writes)
         if found is None:
             return None
         read = (await _complete(backend, tools, [found], strict=True))[0]
@@ -70,7 +70,7 @@ async def read_one(backend: Backend, tools: Tools, place: Place) -> Read | None:
         if await tools.confirm_keys(backend, restores=False):
             continue
         # Chunks may be gone because the checkpoint was deleted or replaced after its row was read.
-        again = await backend.find(place.thread_id, place.namespace, found.row.id)
+        again = await backend.find(place.thread_id, place.namespace, found.row.id, with_writes=with_writes)
         if again == found:
             return read
         if again is None and place.checkpoint_id is not None:

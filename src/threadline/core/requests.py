@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ..backends.hidden import is_hidden
 from ..errors import InvalidRequest
 from ..model import KNOWN_FORMAT_VERSIONS
 
@@ -78,6 +79,8 @@ def text_id(value: Any, what: str) -> str:
         raise InvalidRequest(f"{what} must be text, an integer or a UUID, not {type(value).__name__}")
     if not text:
         raise InvalidRequest(f"{what} is empty")
+    if is_hidden(text):
+        raise InvalidRequest(f"{what} begins with U+10FFFF sixteen times: such ids are the store's own")
     return plain_text(text, what)
 
 

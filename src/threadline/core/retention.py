@@ -10,11 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..backends.hidden import ASIDE, hidden_ids_of, kind_of
 from ..backends.port import Backend, CheckpointKey, Found, Query
 from ..backends.rules import mark
 from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound, Unavailable
 from ..ids import id_of_now
 from .documents import DELTA_COUNTERS, fits_column, read_document, read_metadata
+from .evidence import forget_evidence
 from .lineage import (
     History,
     Step,
@@ -28,7 +30,8 @@ from .lineage import (
 from .pages import each_found, learn_keys_of, thread_rows
 from .requests import Place
 from .tools import Tools
-from .words import tags_of
+from .trash import Bin
+from .words import marks_of, tags_of
 
 __all__ = [
     "Going",
@@ -80,8 +83,12 @@ async def prune(
 
 
 async def delete_thread(backend: Backend, tools: Tools, thread_id: str, now: float) -> None:
-    """Delete a thread; what descends from before is refused from now on, a new start is not."""
+    """Delete a thread; what descends from before is refused from now on, a new start is not.
+
+    What the trash and quarantine have of the thread goes as well: this is how data is erased on request.
+    """
     thread = await backend.thread(thread_id)
+    await _erase_hidden(backend, thread_id, now)
     if thread is None:
         return
     [*newest] = await backend.page(Query(thread_id=thread_id, limit=1, with_writes=False))
@@ -91,6 +98,20 @@ async def delete_thread(backend: Backend, tools: Tools, thread_id: str, now: flo
     tools.known.drop(thread_id)
     if await _has_mates(backend, thread.pool):
         await collect_pool(backend, thread.pool)
+
+
+async def _erase_hidden(backend: Backend, thread_id: str, now: float) -> None:
+    """Delete what was taken out of a thread before and is still kept."""
+    pools = set()
+    while page := await backend.threads("", _PAGE, hidden_ids_of(thread_id)):
+        for row in page:
+            if kind_of(row.thread_id) == ASIDE:
+                await forget_evidence(backend, thread_id, await thread_rows(backend, row.thread_id))
+            await backend.remove_thread(row.thread_id, "0", now)
+            pools.add(row.pool)
+    for pool in sorted(pools):
+        if await backend.has_chunks(pool):
+            await collect_pool(backend, pool)
 
 
 async def delete_runs(backend: Backend, tools: Tools, run_ids: Sequence[str]) -> int:
@@ -119,7 +140,7 @@ async def _threads_with(backend: Backend, run_ids: tuple[str, ...] | None) -> se
     return {found.thread_id async for found in each_found(backend, query, growth=4)}
 
 
-async def delete_checkpoint(backend: Backend, tools: Tools, place: Place) -> None:
+async def delete_checkpoint(backend: Backend, tools: Tools, place: Place, into: Bin | None = None) -> None:
     """Delete one checkpoint; Conflict when the state of another is replayed from it.
 
     Reads the checkpoint and those that descend from it as far as its state may reach, not the thread.
@@ -134,7 +155,13 @@ async def delete_checkpoint(backend: Backend, tools: Tools, place: Place) -> Non
     children = await _children(backend, tools, place.thread_id, [key])
     if await _is_replayed(backend, tools, found, children):
         raise Conflict(f"checkpoint {key.id} cannot go: later checkpoints replay a delta channel from it")
+    if into is not None:
+        thread = await backend.thread(place.thread_id)
+        await into.keep([key], tags=marks_of(thread, key) if thread is not None else "[]")
     removed = await backend.remove_checkpoints(place.thread_id, [key], seen=list(children))
+    if into is not None:
+        into.went([key] if removed else [])
+        await into.close()
     if removed is None:
         raise Conflict(f"checkpoint {key.id} cannot go: somebody went on from it at this moment")
     if removed:
@@ -221,6 +248,7 @@ async def remove(
     progress: Callable[[int, int], None] | None = None,
     *,
     spares_marked: bool = False,
+    into: Bin | None = None,
 ) -> int:
     """Delete checkpoints in batches, then the chunks that nothing needs any more; returns how many went.
 
@@ -233,7 +261,9 @@ async def remove(
     removed = 0
     for start in range(0, len(order), _BATCH):
         part = order[start : start + _BATCH]
-        removed += await remove_batch(backend, tools, thread_id, part, (), going, spares_marked=spares_marked)
+        removed += await remove_batch(
+            backend, tools, thread_id, part, (), going, spares_marked=spares_marked, into=into
+        )
         if progress is not None:
             progress(min(start + _BATCH, len(order)), len(order))
     if removed:
@@ -283,6 +313,7 @@ async def remove_batch(
     going: Going,
     *,
     spares_marked: bool = False,
+    into: Bin | None = None,
 ) -> int:
     """Delete checkpoints, and the writes of others, but for those that what came since needs; how many went.
 
@@ -293,8 +324,12 @@ async def remove_batch(
             going.spare(await marked_in(backend, thread_id))
         keys, settled = ([key for key in part if key not in going.spared] for part in (doomed, emptied))
         seen = going.children([*keys, *settled, *going.guarded])
+        if into is not None:
+            await into.keep(keys, settled)
         removed = await backend.remove_checkpoints(thread_id, keys, settled, seen=seen, guarded=going.guarded)
         if removed is not None:
+            if into is not None:
+                into.went(keys, settled)
             return removed
         going.look_again(await history_of(backend, tools, thread_id))
     raise Unavailable(

@@ -6,13 +6,17 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
+import ormsgpack
+
+from ..backends.hidden import HIDDEN, TRASH, is_hidden, kind_of
 from ..backends.port import Backend, ChunkRow, Found, Query, ThreadRow
 from ..chunks.read import chunk_place
 from ..errors import InvalidRequest
 from .copies import resealed, resealed_write
 from .evidence import key_numbers_of_evidence, reseal_evidence
 from .tools import Tools
-from .words import rewrap_words, words_form
+from .trash import origin_of, read_record, write_record
+from .words import change_words, resealed_words, rewrap_words, words_form
 
 __all__ = ["keys_in_use", "rotate"]
 
@@ -24,8 +28,9 @@ async def keys_in_use(backend: Backend, tools: Tools) -> set[str]:
     """The ids of the keys that some stored bytes, quarantined ones too, are sealed under; others may leave the ring."""
     await tools.open(backend)
     numbers = {form >> 1 for form in await backend.forms()} | {await tools.digest_key_number(backend)}
-    async for thread in _threads(backend):
-        numbers.add(words_form(thread) >> 1)
+    for prefix in ("", HIDDEN):
+        async for thread in _threads(backend, prefix):
+            numbers.add(words_form(thread) >> 1)
     numbers.update(*(await key_numbers_of_evidence(backend)).values())
     return {key_id for key_id, number in tools.envelope.key_numbers.items() if number in numbers}
 
@@ -40,20 +45,18 @@ async def rotate(backend: Backend, tools: Tools, progress: Callable[[int], None]
         raise InvalidRequest("this store is not encrypted: there are no keys to rotate")
     current = tools.envelope.key_numbers[tools.envelope.ring.current]
     done = 0
-    after = ""
     pools: set[int] = set()
-    while True:
-        threads = await backend.threads(after, _PAGE)
-        for thread in threads:
+    for prefix in ("", HIDDEN):
+        async for thread in _threads(backend, prefix):
             pools.add(thread.pool)
-            done += await _rotate_rows(backend, tools, thread.thread_id, current)
-            if words_form(thread) >> 1 not in (0, current):
-                done += await rewrap_words(backend, tools, thread.thread_id)
+            if is_hidden(thread.thread_id):
+                done += await _rotate_hidden(backend, tools, thread, current)
+            else:
+                done += await _rotate_rows(backend, tools, thread.thread_id, current)
+                if words_form(thread) >> 1 not in (0, current):
+                    done += await rewrap_words(backend, tools, thread.thread_id)
             if progress is not None:
                 progress(done)
-        if len(threads) < _PAGE:
-            break
-        after = threads[-1].thread_id
     for pool in sorted(pools):
         done += await _rotate_chunks(backend, tools, pool, current)
         if progress is not None:
@@ -81,17 +84,36 @@ async def _rotate_evidence(backend: Backend, tools: Tools, current: int) -> int:
     return done
 
 
-async def _threads(backend: Backend) -> AsyncIterator[ThreadRow]:
+async def _rotate_hidden(backend: Backend, tools: Tools, hidden: ThreadRow, current: int) -> int:
+    """The rows of a hidden thread are sealed for the thread they came from; those of quarantine hold nothing sealed."""
+    if kind_of(hidden.thread_id) != TRASH:
+        return 0
+    origin = origin_of(hidden)
+    done = await _rotate_rows(backend, tools, hidden.thread_id, current, sealed_for=origin)
+    if words_form(hidden) >> 1 not in (0, current):
+        record = read_record(hidden)
+        metadata = ormsgpack.packb([record.form, record.metadata])
+        form, stored = ormsgpack.unpackb(resealed_words(tools, metadata, origin))
+        anew = write_record(record._replace(form=form, metadata=stored))
+        await change_words(backend, hidden.thread_id, lambda row: row._replace(metadata=anew))
+        done += 1
+    return done
+
+
+async def _threads(backend: Backend, prefix: str) -> AsyncIterator[ThreadRow]:
     after = ""
-    while page := await backend.threads(after, _PAGE):
+    while page := await backend.threads(after, _PAGE, prefix):
         for thread in page:
             yield thread
         after = page[-1].thread_id
 
 
-async def _rotate_rows(backend: Backend, tools: Tools, thread_id: str, current: int) -> int:
+async def _rotate_rows(
+    backend: Backend, tools: Tools, thread_id: str, current: int, *, sealed_for: str | None = None
+) -> int:
+    owner = sealed_for or thread_id
     writes = [
-        (write, resealed_write(tools, write, thread_id, thread_id))
+        (write, resealed_write(tools, write, owner, owner))
         for write in await backend.thread_writes(thread_id)
         if write.form >> 1 != current
     ]
@@ -102,7 +124,7 @@ async def _rotate_rows(backend: Backend, tools: Tools, thread_id: str, current: 
     while True:
         page: list[Found] = await backend.page(query)
         checkpoints = [
-            (found.row, resealed(tools, found, thread_id))
+            (found.row, resealed(tools, found._replace(thread_id=owner), owner))
             for found in page
             if found.row.form >> 1 != current or found.row.metadata_form >> 1 != current
         ]

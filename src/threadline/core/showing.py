@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_html", "as_lines"]
 
-_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+_SIGNS = {"added": "+", "removed": "-", "changed": "~", "damaged": "!"}
 _ARROW = " → "
 
 
@@ -23,7 +23,9 @@ def as_lines(channels: Iterable[ChannelDiff]) -> Iterator[str]:
     """One line for each channel and each item: `+` added, `-` removed, `~` changed."""
     for channel in channels:
         line = f"{_SIGNS[channel.kind]} {_printable(channel.channel)}"
-        if channel.items is None:
+        if channel.kind == "damaged":
+            yield f"{line}: [damaged]"
+        elif channel.items is None:
             yield f"{line}: {_ARROW.join(_sides(channel))}"
         else:
             yield line if channel.items else f"{line}: the same items in another order"
@@ -36,6 +38,9 @@ def as_html(a: Config, b: Config, channels: Sequence[ChannelDiff]) -> str:
     rows = [f"<tr><td colspan='4'>{_place(a)}{_ARROW}{_place(b)}</td></tr>"]
     for channel in channels:
         name = escape(_printable(channel.channel))
+        if channel.kind == "damaged":
+            rows.append(_row(_SIGNS[channel.kind], f"<b>{name}</b>", ["[damaged]"]))
+            continue
         if not channel.items:
             sides = _sides(channel) if channel.items is None else ["the same items in another order"]
             rows.append(_row(_SIGNS[channel.kind], f"<b>{name}</b>", sides))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..backends.port import Backend, CheckpointKey, Found, ThreadRow
@@ -16,13 +16,15 @@ from . import leases, retention
 from .lineage import History, Step, children_of
 from .pages import thread_rows
 from .policies import Plan, choose, choose_latest
-from .policy import Policy
+from .policy import Policy, seconds_of
+from .restoring import tidy
 from .retention import Going, collect_pool, delete_thread, history_from, remove, remove_batch
 from .timeline import chunk_weights
 from .tools import Tools
+from .trash import Bin, trash_thread
 from .words import living, note_went_on, tags_of, went_on
 
-__all__ = ["Swept", "collect_all", "make_plan", "prune", "prune_to_latest", "sweep"]
+__all__ = ["Swept", "collect_all", "freed_bytes", "make_plan", "prune", "prune_to_latest", "sweep"]
 
 log = logging.getLogger("threadline")
 _PAGE = 500
@@ -73,7 +75,7 @@ async def _planned(backend: Backend, tools: Tools, thread_id: str, policy: Polic
         removes=tuple(doomed),
         empties=tuple(empties),
         goes_on=tuple(goes_on),
-        freed_bytes=await _freed(backend, thread.pool, rows, set(doomed)) if doomed else 0,
+        freed_bytes=await freed_bytes(backend, thread.pool, rows, set(doomed)) if doomed else 0,
     )
     return plan, history
 
@@ -91,16 +93,28 @@ async def prune(
     """Carry a policy out on one thread, in batches; returns what was planned."""
     plan, history = await _planned(backend, tools, thread_id, policy, now)
     if not dry_run:
-        emptying = Going(history)
-        for start in range(0, len(plan.empties), _BATCH):
-            # Whoever went on from one of these since may be replayed from its writes.
-            await remove_batch(backend, tools, thread_id, (), plan.empties[start : start + _BATCH], emptying)
-        if plan.removes:
-            await note_went_on(backend, thread_id, plan.goes_on, set(plan.keeps))
-        await remove(backend, tools, thread_id, plan.removes, history, progress, spares_marked=True)
-        if plan.empties and not plan.removes:
-            await collect_pool(backend, (await living(backend, thread_id)).pool)
+        keep_seconds = seconds_of(policy.trash, "trash")
+        into = Bin(backend, thread_id, keep_seconds, now) if keep_seconds else None
+        await _carry_out(backend, tools, plan, history, progress, into)
+        if into is not None:
+            await into.close()
     return plan
+
+
+async def _carry_out(
+    backend: Backend, tools: Tools, plan: Plan, history: History, progress: Progress | None, into: Bin | None
+) -> None:
+    thread_id = plan.thread_id
+    emptying = Going(history)
+    for start in range(0, len(plan.empties), _BATCH):
+        # Whoever went on from one of these since may be replayed from its writes.
+        part = plan.empties[start : start + _BATCH]
+        await remove_batch(backend, tools, thread_id, (), part, emptying, into=into)
+    if plan.removes:
+        await note_went_on(backend, thread_id, plan.goes_on, set(plan.keeps))
+    await remove(backend, tools, thread_id, plan.removes, history, progress, spares_marked=True, into=into)
+    if plan.empties and not plan.removes:
+        await collect_pool(backend, (await living(backend, thread_id)).pool)
 
 
 async def prune_to_latest(backend: Backend, tools: Tools, thread_id: str) -> int:
@@ -116,19 +130,23 @@ async def sweep(
     now: float,
     *,
     prefix: str = "",
+    trash: float | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Swept:
     """Delete threads that have expired, prune the others, collect; one sweeper at a time among replicas."""
     await tools.open(backend)
     policy = policy or tools.retention
+    if policy is not None and trash is not None:
+        policy = replace(policy, trash=trash)
+    trash = seconds_of(policy.trash, "trash") if policy is not None else trash
     token = None
     if not dry_run:
         token = await leases.take(backend, _SWEEPER, _SWEEPER_SECONDS, now, None)
         if token is None:
             return Swept(threads=0, expired=(), checkpoints=0, chunks=0, freed_bytes=0, is_elsewhere=True)
     try:
-        return await _sweep(backend, tools, policy, now, prefix, dry_run, progress)
+        return await _sweep(backend, tools, policy, now, prefix, trash, dry_run, progress)
     finally:
         if token is not None:
             await leases.release(backend, _SWEEPER, token)
@@ -140,6 +158,7 @@ async def _sweep(
     policy: Policy | None,
     now: float,
     prefix: str,
+    trash: float | None,
     dry_run: bool,
     progress: Progress | None,
 ) -> Swept:
@@ -156,7 +175,9 @@ async def _sweep(
                     if not _has_expired(again, tools.ttl_seconds, now):
                         continue
                     expired.append(row.thread_id)
-                    if not dry_run:
+                    if not dry_run and trash:
+                        await trash_thread(backend, tools, row.thread_id, trash, now)
+                    elif not dry_run:
                         await delete_thread(backend, tools, row.thread_id, now)
                 elif policy is not None and row.status != "archived":
                     plan = await prune(backend, tools, row.thread_id, policy, now, dry_run=dry_run)
@@ -170,6 +191,8 @@ async def _sweep(
             if progress is not None:
                 progress(done, max(total, done))
         after = page[-1].thread_id
+    if not dry_run:
+        await tidy(backend, tools, now, prefix)
     chunks = 0 if dry_run else await collect_all(backend)
     return Swept(threads=done, expired=tuple(expired), checkpoints=checkpoints, chunks=chunks, freed_bytes=freed)
 
@@ -226,7 +249,7 @@ def _asks(tasks: Mapping[str, set[str]]) -> bool:
     return any(INTERRUPT in channels and not channels - WRITES_IDX_MAP.keys() for channels in tasks.values())
 
 
-async def _freed(backend: Backend, pool: int, rows: Sequence[Found], doomed: set[CheckpointKey]) -> int:
+async def freed_bytes(backend: Backend, pool: int, rows: Sequence[Found], doomed: set[CheckpointKey]) -> int:
     """The bytes that removing checkpoints would free: their rows, and chunks that nothing else needs."""
     going = [found.row for found in rows if CheckpointKey(found.row.namespace, found.row.id) in doomed]
     staying = {found.row.links for found in rows} - {row.links for row in going}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
+from ..backends.hidden import HIDDEN
 from ..backends.port import Backend, Found, Witness
 from ..chunks.cache import BoundedCache
 from ..chunks.digest import Digesters
@@ -277,7 +278,8 @@ class Tools:
 
     async def _encrypt_new_store(self, backend: Backend, ring: Ring) -> bytes:
         # Of the whole store, also where only a part of its threads is seen.
-        if await getattr(backend, "whole", backend).count_threads():
+        whole = getattr(backend, "whole", backend)
+        if await whole.count_threads() or await whole.count_threads(HIDDEN):
             raise InvalidRequest(
                 "this store holds plaintext: encryption is chosen when a store is new. "
                 "Open a new one with encryption=, and import this one into it"

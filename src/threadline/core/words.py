@@ -19,12 +19,15 @@ from .tools import Tools
 
 __all__ = [
     "Tag",
+    "change_words",
     "create",
     "forget_checkpoint",
     "living",
+    "marks_of",
     "metadata_of",
     "note_went_on",
     "pin",
+    "resealed_words",
     "rewrap_words",
     "set_status",
     "tag",
@@ -77,6 +80,11 @@ def _marks(row: ThreadRow) -> list[Tag]:
     return [Tag(name, CheckpointKey(namespace, key)) for name, namespace, key in marks]
 
 
+def marks_of(row: ThreadRow, key: CheckpointKey) -> str:
+    """The tags and pins of one checkpoint, as a thread's row has them."""
+    return _packed([mark for mark in tags_of(row) if mark.key == key])
+
+
 def metadata_of(tools: Tools, row: ThreadRow) -> dict[str, Any]:
     """What a thread's owner noted about it."""
     if not row.metadata:
@@ -114,16 +122,19 @@ def words_form(row: ThreadRow) -> int:
     return form if isinstance(form, int) else 0
 
 
+def resealed_words(tools: Tools, metadata: bytes, thread_id: str) -> bytes:
+    """The metadata of a thread, sealed under the current key."""
+    content = _unwrapped(tools, metadata, thread_id)
+    return ormsgpack.packb(list(tools.envelope.wrap_row(content, _place(thread_id))))
+
+
 async def rewrap_words(backend: Backend, tools: Tools, thread_id: str) -> int:
     """Seal a thread's metadata under the current key."""
 
     def anew(row: ThreadRow) -> ThreadRow:
-        if not row.metadata:
-            return row
-        content = _unwrapped(tools, row.metadata, thread_id)
-        return row._replace(metadata=ormsgpack.packb(list(tools.envelope.wrap_row(content, _place(thread_id)))))
+        return row._replace(metadata=resealed_words(tools, row.metadata, thread_id)) if row.metadata else row
 
-    await _change(backend, thread_id, anew)
+    await change_words(backend, thread_id, anew)
     return 1
 
 
@@ -146,7 +157,7 @@ async def create(
         kept = row if stored is None else row._replace(metadata=stored)
         return kept if ttl is None else kept._replace(expires=now + ttl)
 
-    await _change(backend, thread_id, noted)
+    await change_words(backend, thread_id, noted)
 
 
 async def tag(backend: Backend, thread_id: str, name: Any, key: CheckpointKey) -> None:
@@ -192,7 +203,7 @@ async def note_went_on(
         noted = sorted(key for key in went_on(row) | wanted if key in kept)
         return row._replace(tags=_packed([*marks, *(Tag(_WENT_ON, key) for key in noted)]))
 
-    await _change(backend, thread_id, changed)
+    await change_words(backend, thread_id, changed)
 
 
 async def forget_checkpoint(backend: Backend, thread_id: str, key: CheckpointKey) -> None:
@@ -201,12 +212,12 @@ async def forget_checkpoint(backend: Backend, thread_id: str, key: CheckpointKey
     def changed(row: ThreadRow) -> ThreadRow:
         return row._replace(tags=_packed([mark for mark in _marks(row) if mark.key != key]))
 
-    await _change(backend, thread_id, changed)
+    await change_words(backend, thread_id, changed)
 
 
 async def set_status(backend: Backend, thread_id: str, status: str) -> None:
     """Archive a thread, or bring it back."""
-    await _change(backend, thread_id, lambda row: row._replace(status=status))
+    await change_words(backend, thread_id, lambda row: row._replace(status=status))
 
 
 async def _retag(backend: Backend, thread_id: str, change: Callable[[list[Tag]], list[Tag]]) -> None:
@@ -216,10 +227,10 @@ async def _retag(backend: Backend, thread_id: str, change: Callable[[list[Tag]],
         noted = [mark for mark in _marks(row) if mark.name == _WENT_ON]
         return row._replace(tags=_packed([*change(tags_of(row)), *noted]))
 
-    await _change(backend, thread_id, changed)
+    await change_words(backend, thread_id, changed)
 
 
-async def _change(backend: Backend, thread_id: str, change: Callable[[ThreadRow], ThreadRow]) -> None:
+async def change_words(backend: Backend, thread_id: str, change: Callable[[ThreadRow], ThreadRow]) -> None:
     """Replace what a thread's row says, again if somebody else was quicker."""
     for _ in range(_TRIES):
         row = await living(backend, thread_id)

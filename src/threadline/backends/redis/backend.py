@@ -397,6 +397,8 @@ def _arguments(change: Change, place: Place, number: int) -> list[Any]:
         optional(change.continues),
         int(change.begins),
         optional(change.joins),
+        optional(change.beginning[0]),
+        repr(change.beginning[1]),
         b"=" + escaped(head[0]) if head is not None else b"",
         optional(head[1]) if head is not None else b"",
         b"=" + change.lease if change.lease is not None else b"",

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from ...namespaces import ROOT
+from ..hidden import HIDDEN, is_hidden
 from ..port import Asking, CheckpointKey, CheckpointKeys, Found, Query, ThreadRow, WriteRow
 from ..rules import asks, write_order
 from .directory import Directory
@@ -147,7 +148,7 @@ class RedisReader:
                 for thread, place in zip(answer[::2], answer[1::2], strict=True):
                     thread_id, checkpoint_id = decoded(thread), unpack_place(place)
                     key = _order(checkpoint_id, thread_id, place)
-                    if last is None or key > last:
+                    if (last is None or key > last) and not is_hidden(thread_id):
                         best.append((key, (checkpoint_id, thread_id, place)))
             best = heapq.nsmallest(query.limit, best)
             if len(best) == query.limit:
@@ -282,7 +283,7 @@ class RedisReader:
         """Rows of living threads by id, some at a time; entries of the index that lead nowhere are left out."""
         head, follows = escaped(prefix)[:-1], escaped(after) + b";"
         low = b"(" + follows if after and follows > head else b"[" + head
-        high = b"(" + head + b"\xff" if head else b"+"
+        high = b"(" + (head + b"\xff" if is_hidden(prefix) else min(head + b"\xff", encoded(HIDDEN)))
         while True:
             words = ("ZRANGEBYLEX", index or self.keys.threads, low, high, "LIMIT", 0, min(most, _BATCH))
             members = await self.link.command(*words)

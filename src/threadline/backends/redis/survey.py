@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import InvalidRequest
+from ..hidden import is_hidden
 from ..port import PoolSummary
 from .layout import POOL_KEYS, encoded, thread_of
 from .reader import RedisReader, batches
@@ -104,7 +105,7 @@ class RedisSurvey(RedisReader):
         pairs = flat.items() if isinstance(flat, dict) else zip(flat[::2], flat[1::2], strict=True)
         for thread, value in pairs:
             row = thread_of(thread.decode(errors="surrogatepass"), pool, 0, value)
-            if row.status not in ("deleted", "moved"):
+            if row.status not in ("deleted", "moved") and not is_hidden(row.thread_id):
                 names[row.serial] = row.thread_id
                 sums["threads"] += 1
         async for heads in self._heads(ROW_HEADS, pool):

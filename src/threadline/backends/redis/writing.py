@@ -57,7 +57,7 @@ for c = 1, count do
   local one = {
     base = (tonumber(take()) - 1) * 10, pool = take(), thread = take(), ticket = tonumber(take()), before = take(),
     carried = take(), now = take(), epoch = take(), continues = take(), begins = take() == '1', joins = take(),
-    head = take(), newest = take(), lease = take(),
+    forked = take(), created = take(), head = take(), newest = take(), lease = take(),
   }
   local counts = {tonumber(take()), tonumber(take()), tonumber(take()), tonumber(take()), tonumber(take())}
   one.chunks, one.rows, one.writes = at, at + 2 * counts[1], at + 2 * counts[1] + 2 * counts[2]
@@ -110,7 +110,7 @@ local function refusal(one, c)
   local epoch = redis.call('HGET', KEYS[one.base + POOL], 'epoch') or '0'
   if alive then
     if row[2] == 'archived' then return {'closed', c, epoch, raw} end
-    local is_own = row[4] == one.joins and row[5] == one.now
+    local is_own = row[4] == one.forked and row[5] == one.created
     if one.joins ~= '' and not is_own then return {'closed', c, epoch, raw} end
   else
     if meta and redis.call('HEXISTS', meta, 'format') == 0 then return {'unformatted', c} end
@@ -163,7 +163,7 @@ local function opened(one)
     end
     return row
   end
-  row = {digits(one.ticket), 'active', one.before, one.joins, one.now, one.now, '', '[]', ''}
+  row = {digits(one.ticket), 'active', one.before, one.forked, one.created, one.now, '', '[]', ''}
   redis.call('HSET', KEYS[one.base + THREADS], one.thread, joined(row))
   redis.call('HINCRBY', KEYS[one.base + POOL], 'living', 1)
   -- A pool that expired may come back under its number; what was known of it must not seem known.

@@ -118,7 +118,8 @@ class SqlBackend(SqlReader):
                 raise NotFound(f"there is no thread {change.joins!r}")
             pool, epoch = origin.pool, origin.epoch
         before = deleted.deleted_before if deleted else None
-        row = (change.thread_id, pool, epoch, "active", before, change.joins, change.now, change.now, "[]")
+        forked_from, created = change.beginning
+        row = (change.thread_id, pool, epoch, "active", before, forked_from, created, change.now, "[]")
         if not await tx.run(sql.new_thread, row):
             return None
         if change.joins is None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
+from ..hidden import HIDDEN
 from ..port import Asking, CheckpointKey, CheckpointKeys, CheckpointRow, Found, PoolSummary, Query, ThreadRow, WriteRow
 from ..rules import lease_key, write_order
 from .search import page_statement
@@ -290,7 +291,7 @@ class SqlReader:
                 chunk_bytes=int(chunk_bytes),
                 row_bytes=int(checkpoint_bytes + write_bytes),
                 recent_hours=dict(hours),
-                busiest=[(thread_id, count) for thread_id, count in await tx.rows(sql.busiest)],
+                busiest=[(thread_id, count) for thread_id, count in await tx.rows(sql.busiest, (HIDDEN,))],
             )
 
         return await self.database.read(work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..hidden import HIDDEN
 from ..port import Query
 from .statements import CONDITIONS, Statements
 
@@ -45,6 +46,7 @@ def page_statement(sql: Statements, query: Query) -> tuple[str, list[Any]]:
     order = "ORDER BY c.id DESC, t.thread_id, c.namespace"
     if query.thread_id is None:
         where("t.status <> 'deleted'")
+        where("t.thread_id < ?", HIDDEN)
         text = f"{sql.page}{' AND '.join(conditions)} {order} LIMIT ?"
     else:
         # Which rows, by their keys alone, and then those rows: sorting must not carry documents along.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ...errors import InvalidRequest
+from ..hidden import HIDDEN, is_hidden
 
 __all__ = ["Dialect", "Statements", "check_prefix"]
 
@@ -216,7 +217,7 @@ class Statements:
         self.recent = text(f"SELECT created FROM {c} WHERE created >= ?")
         self.busiest = text(
             f"SELECT t.thread_id, count(*) AS n FROM {c} c JOIN {t} t ON t.serial = c.thread AND t.pool = c.pool "
-            f"GROUP BY t.thread_id ORDER BY n DESC, t.thread_id LIMIT 10"
+            f"WHERE t.thread_id < ? GROUP BY t.thread_id ORDER BY n DESC, t.thread_id LIMIT 10"
         )
         self.forms = [
             text(f"SELECT DISTINCT {column} FROM {table}")
@@ -263,7 +264,9 @@ class Statements:
         """A condition: the thread's id begins with this text; and what it binds."""
         end = _end_of(prefix)
         if end is None:
-            return "thread_id >= ?", [prefix]
+            if is_hidden(prefix):
+                return "thread_id >= ?", [prefix]
+            end = HIDDEN
         return "thread_id >= ? AND thread_id < ?", [prefix, end]
 
     def chunks_in(self, columns: str, pool: int, digests: Sequence[bytes]) -> tuple[str, list[Any]]:

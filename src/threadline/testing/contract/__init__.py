@@ -28,6 +28,7 @@ from . import (
     sharing,
     surveys,
     together,
+    trash,
     updates,
     waiting,
     writes,
@@ -63,6 +64,7 @@ _SUBJECTS = (
     updates,
     keeping,
     waiting,
+    trash,
     service,
 )
 CONTRACT: tuple[Promise, ...] = tuple(promise for subject in _SUBJECTS for promise in _promises(subject))
