@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import InvalidRequest, ReadOnly
+from ..errors import Corrupt, InvalidRequest, ReadOnly
+from .lease_record import LeaseRecord
 from .port import Backend, Found, Query, ThreadRow
 
 __all__ = ["ReadOnlyLayer", "WithinLayer"]
@@ -84,8 +85,17 @@ class WithinLayer:
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
         return await self._inner.threads(after, limit, self._narrowed(prefix)) if self._meets(prefix) else []
 
+    async def leases(self) -> list[bytes]:
+        return [one for one in await self._inner.leases() if self._is_ours(one)]
+
     async def count_threads(self, prefix: str = "") -> int:
         return await self._inner.count_threads(self._narrowed(prefix)) if self._meets(prefix) else 0
+
+    def _is_ours(self, record: bytes) -> bool:
+        try:
+            return LeaseRecord.unpacked(record).thread_id.startswith(self._prefix)
+        except Corrupt:
+            return False
 
     def _meets(self, prefix: str) -> bool:
         return prefix.startswith(self._prefix) or self._prefix.startswith(prefix)
@@ -98,7 +108,7 @@ class WithinLayer:
             raise InvalidRequest(f"this saver sees only threads that begin with {self._prefix!r}, not {thread_id!r}")
 
 
-_OF_THE_WHOLE_STORE = frozenset(("compact", "pools", "summary"))
+_OF_THE_WHOLE_STORE = frozenset(("compact", "pools", "space", "summary"))
 
 
 def _of_changes(changes: Sequence[Any]) -> list[str]:

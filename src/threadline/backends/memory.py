@@ -205,6 +205,10 @@ class MemoryBackend(MemorySurvey):
     async def get_lease(self, thread_id: str) -> bytes | None:
         return await self.get_meta(rules.lease_key(thread_id))
 
+    async def leases(self) -> list[bytes]:
+        begin = rules.lease_key("")
+        return [record for name, record in self._meta.copy().items() if name.startswith(begin)]
+
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
         return await self.swap_meta(rules.lease_key(thread_id), before, after)
 

@@ -14,7 +14,7 @@ from ..errors import Corrupt, InvalidRequest, NewerFormat
 from ..printable import printable
 from .engine import Operation
 from .group import GroupCommit
-from .port import Change
+from .port import Change, Space
 from .sql.backend import Transaction
 from .sql.keyed import index_name, indexed_keys
 from .sql.schema import FORMAT, Migration, migrations
@@ -262,6 +262,15 @@ class _BlockingSqlite:
             return int((pages - unused) * page_bytes)
 
 
+    async def space(self) -> Space:
+        connections = self._engine._connections
+        with connections.reading() as connection:
+            pages, unused, page_bytes = (
+                plain_rows(connection, f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
+            )
+            return Space(connections.file_bytes() or int(pages * page_bytes), int(unused * page_bytes))
+
+
 class _LoopSqlite:
     """The Database port of the async half: reads hop, writes wait for the shared commit."""
 
@@ -310,6 +319,9 @@ class _LoopSqlite:
 
     async def size_bytes(self) -> int:
         return await self._engine.hop(lambda: run_now(_BlockingSqlite(self._engine).size_bytes()))
+
+    async def space(self) -> Space:
+        return await self._engine.hop(lambda: run_now(_BlockingSqlite(self._engine).space()))
 
 
 _forking: list[SqliteEngine] = []

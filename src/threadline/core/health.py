@@ -23,8 +23,11 @@ class Stats:
     checkpoints: int
     writes: int
     chunks: int
-    # What the store takes: the pages in use of the database, or the records in memory.
+    # What the store holds: the pages in use of the database, or the records in memory.
     bytes_stored: int
+    # What it takes from the system, as `ls` shows a file and the log beside it, and how much of that is free for later.
+    bytes_on_disk: int
+    bytes_free: int
     # What the same checkpoints would take if each held its whole state.
     bytes_without_sharing: int
     mean_checkpoint_bytes: float
@@ -51,12 +54,15 @@ async def take_stats(backend: Backend, now: float) -> Stats:
     """Figures over the whole store; reads every chunk's links, but no data."""
     figures = await backend.summary(now)
     whole = await _bytes_without_sharing(backend)
+    space = await backend.space()
     return Stats(
         threads=figures.threads,
         checkpoints=figures.checkpoints,
         writes=figures.writes,
         chunks=figures.chunks,
         bytes_stored=await backend.size_bytes(),
+        bytes_on_disk=space.taken_bytes,
+        bytes_free=space.free_bytes,
         bytes_without_sharing=whole,
         mean_checkpoint_bytes=whole / figures.checkpoints if figures.checkpoints else 0.0,
         checkpoints_per_hour=tuple(figures.recent_hours.get(hour, 0) for hour in range(24)),
