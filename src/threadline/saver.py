@@ -248,9 +248,7 @@ class Saver(Upkeep):
                 for waiting in survey.waiting_at(await self.aget_tuple(info.config) or _EMPTY):
                     yield waiting
 
-    def lock(
-        self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None, holder: str | None = None
-    ) -> Lease:
+    def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None, holder: str | None = None) -> Lease:
         """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds.
 
         `holder` is how others are told who holds it: this machine and process, unless it is given.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .backends.engine import Engine, Operation
 from .core import branching, merging, retention, sweeping, words
@@ -25,6 +25,9 @@ from .core.survey import ThreadInfo, describe
 from .core.timeline import Log, read_log
 from .core.tools import Tools
 from .errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from .core.standing import Standing
 
 __all__ = ["Thread"]
 
@@ -60,6 +63,13 @@ class Thread:
 
     async def ainfo(self) -> ThreadInfo:
         return await self._engine.arun(lambda backend: describe(backend, self._tools, self.thread_id))
+
+    def why(self) -> Standing:
+        """Where the thread stands: what runs next, waits, failed, holds it or is damaged."""
+        return self._engine.run(self._standing())
+
+    async def awhy(self) -> Standing:
+        return await self._engine.arun(self._standing())
 
     def log(self, *, namespace: str | None = None) -> Log:
         """The tree of checkpoints over all branches, newest first, without reading state."""
@@ -224,6 +234,11 @@ class Thread:
             return Point(self.thread_id, await resolve(backend, self.thread_id, at, namespace))
 
         return operation
+
+    def _standing(self) -> Operation[Standing]:
+        from .core.standing import standing
+
+        return lambda backend: standing(backend, self._tools, self.thread_id, time.time())
 
     def _log(self, namespace: str | None) -> Operation[Log]:
         return lambda backend: read_log(backend, self._tools, self.thread_id, namespace=namespace)

@@ -109,7 +109,7 @@ class MemorySurvey:
                     rows = list(self._rows_of_thread(serial))
                     size = sum(len(row.document) + len(row.metadata) + len(row.links) for row in rows)
                     places = self._written.get(serial, ())
-                    writes = [write for place in places for write in self._writes[(serial, *place)].values()]
+                    writes = [one for space, id in places for one in self._writes[serial, space, id].values()]
                     found.checkpoints.append(Weight(pool, serial, len(rows), size))
                     write_size = sum(len(write.data) + len(write.links) for write in writes)
                     found.writes.append(Weight(pool, serial, len(writes), write_size))

@@ -149,9 +149,7 @@ class _Types(_Counting):
 
     async def take(self, batch: list[tuple[Found, Document, bool]]) -> None:
         for wanted in (False, True):
-            refs = [
-                ref for _, document, counts in batch if counts is wanted for ref in document.roots.refs.values()
-            ]
+            refs = [ref for _, document, counts in batch if counts is wanted for ref in document.roots.refs.values()]
             if refs:
                 await self._look(refs, wanted)
 
