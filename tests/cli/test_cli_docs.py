@@ -12,7 +12,7 @@ from cli_pages import DOCS, PAGES, copied, examples_of, make_the_store, run_exam
 from threadline.cli.commands import COMMANDS, make_app
 
 # These have their page tested beside their command.
-ELSEWHERE = {"diff", "fsck"}
+ELSEWHERE = {"diff", "fsck", "keys"}
 WITH_EXAMPLES = sorted(page for page in PAGES.glob("*.md") if examples_of(page) and page.stem not in ELSEWHERE)
 
 

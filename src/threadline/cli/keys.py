@@ -9,7 +9,7 @@ import typer
 
 from ..core.rotation import KeyUse
 from ..errors import InvalidRequest
-from .opening import Store, open_store
+from .opening import Store, given_keys, open_store
 from .output import AsJson, Url, counted, print_facts, print_json, print_rows, progress_bar
 
 __all__ = ["keys"]
@@ -23,7 +23,7 @@ def keys(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the keys of an encrypted store, or rotate to the current one.
+    """List the keys of an encrypted store, or rotate them.
 
     The current key is the first that was given. Keys themselves are never shown.
     """
@@ -36,6 +36,7 @@ def keys(
         changed = _rotate(store, known) if action else None
         if changed is not None:
             known = store.saver.keys()
+    known = _with_current(known)
     if as_json:
         told = {"keys": [dataclasses.asdict(one) for one in known]}
         print_json(told if changed is None else {**told, "rows_changed": changed})
@@ -43,6 +44,15 @@ def keys(
     print_rows([[one.id, counted(one.rows, "row"), _marks(one)] for one in known], ["bold"], numbers=[1])
     if changed is not None:
         print_facts([("rotated", f"{counted(changed, 'row')} sealed anew")])
+
+
+def _with_current(known: list[KeyUse]) -> list[KeyUse]:
+    """The keys, with one that was given as current and that the store has not met yet."""
+    ring = given_keys()
+    if ring is None or any(one.id == ring.current for one in known):
+        return known
+    others = [dataclasses.replace(one, is_current=False) for one in known]
+    return [*others, KeyUse(id=ring.current, rows=0, is_current=True, is_needed=False)]
 
 
 def _rotate(store: Store, known: list[KeyUse]) -> int:

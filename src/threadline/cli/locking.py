@@ -20,7 +20,7 @@ def locks(
     prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="How the threads' ids begin.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """List the leases that are held: by whom, since when, how long still."""
+    """List who holds which thread, since when, how long still."""
     with open_store(url, read_only=True) as store:
         held = store.saver.locks(prefix=prefix)
     now = time.time()

@@ -46,6 +46,7 @@ __all__ = [
     "print_json",
     "print_line",
     "print_rows",
+    "print_wrapped_facts",
     "progress_bar",
     "readable_bytes",
     "readable_time",
@@ -80,6 +81,18 @@ def print_facts(facts: Sequence[tuple[str, str]], *, is_cut: bool = False) -> No
     width = max(cell_len(clean(name)) for name, _ in facts)
     for name, value in facts:
         print_line((_padded(clean(name), width), "bold"), ("  ", ""), (value, ""), is_cut=is_cut)
+
+
+def print_wrapped_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """The same, uncut: on a terminal a long value goes on below itself."""
+    width = max(cell_len(clean(name)) for name, _ in facts)
+    columns = screen_width()
+    for name, value in facts:
+        lines = [clean(value)]
+        if columns is not None:
+            lines = [part.plain for part in Text(lines[0]).wrap(Console(), max(columns - width - 2, 20))] or [""]
+        for place, line in enumerate(lines):
+            print_line((_padded("" if place else clean(name), width), "bold"), ("  ", ""), (line, ""), is_cut=False)
 
 
 def print_rows(rows: Sequence[Sequence[str]], styles: Sequence[str] = (), *, numbers: Sequence[int] = ()) -> None:
@@ -125,7 +138,11 @@ def paged() -> Iterator[None]:
     global _pager
     command = os.environ.get("PAGER", "").strip() or shutil.which("less") or ""
     console = Console()
-    if not (console.is_terminal and sys.stdin.isatty() and sys.stdout.isatty() and command) or console.is_dumb_terminal:
+    if (
+        command == "cat"
+        or not (console.is_terminal and sys.stdin.isatty() and sys.stdout.isatty() and command)
+        or console.is_dumb_terminal
+    ):
         yield
         return
     import subprocess

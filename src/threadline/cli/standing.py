@@ -18,8 +18,8 @@ from .output import (
     Url,
     counted,
     iso_time,
-    print_facts,
     print_json,
+    print_wrapped_facts,
     readable_bytes,
     readable_time,
 )
@@ -31,7 +31,7 @@ _MOST_DAMAGES = 5
 
 
 def why(url: Url, thread: ThreadId, as_json: AsJson = False) -> None:
-    """Say where a thread stands: what is next, waits, failed, holds it.
+    """Say where a thread stands, and why it does not go on.
 
     No graph is needed: what runs next is told by what is stored.
     """
@@ -40,7 +40,7 @@ def why(url: Url, thread: ThreadId, as_json: AsJson = False) -> None:
     if as_json:
         print_json(_as_json(found))
     else:
-        print_facts(_facts(found), is_cut=True)
+        print_wrapped_facts(_facts(found))
 
 
 def next_told(nodes: Sequence[str] | None) -> str:
@@ -60,6 +60,8 @@ def _facts(found: Standing) -> list[tuple[str, str]]:
     info, error, weight = found.info, found.error, found.weight
     facts = [("thread", info.thread_id), ("status", info.status)]
     facts.append(("head", _checkpoint(found.head) if found.head is not None else "none yet"))
+    if found.head is not None:
+        facts.append(("", f"made {readable_time(found.head.created)}"))
     facts.append(("next", next_told(found.next)))
     facts += _listed("waits", waits_told(found.waits))
     if error is not None:
@@ -83,7 +85,7 @@ def _listed(name: str, lines: Sequence[str]) -> list[tuple[str, str]]:
 
 def _checkpoint(entry: Entry) -> str:
     step = f"step {entry.step}" if entry.step is not None else "no step"
-    return ", ".join([entry.id, step, *([entry.source] if entry.source else []), readable_time(entry.created)])
+    return ", ".join([entry.id, step, *([entry.source] if entry.source else [])])
 
 
 def _as_json(found: Standing) -> dict[str, Any]:

@@ -46,7 +46,10 @@ def log(
     namespace: Annotated[
         str | None,
         typer.Option(
-            "--ns", metavar="NAMESPACE", help="Only this namespace; '' is the root graph.", show_default=False
+            "--ns",
+            metavar="NAMESPACE",
+            help="Only this namespace, with or without its task ids; '' is the root graph.",
+            show_default=False,
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest.")] = None,
