@@ -167,13 +167,12 @@ def test_locks_tell_who_holds_what(run: Run, store: Path) -> None:
 
 
 def test_unlock_is_told_first_and_done_with_yes(run: Run, store: Path) -> None:
-    with threadline.connect(store) as saver:
-        with saver.lock("trip", ttl=600, holder="worker 7"):
-            assert "--yes does it" in run("unlock", "trip")[0]
-            assert "worker 7" in run("locks")[0]
-            assert "done    unlocked" in run("unlock", "trip", "--yes")[0]
-            assert run("locks") == ("", "")
-            with pytest.raises(threadline.Conflict, match="lease"):
-                saver.put({"configurable": {"thread_id": "trip"}}, threadline.empty_checkpoint(), {}, {})
+    with threadline.connect(store) as saver, saver.lock("trip", ttl=600, holder="worker 7"):
+        assert "--yes does it" in run("unlock", "trip")[0]
+        assert "worker 7" in run("locks")[0]
+        assert "done    unlocked" in run("unlock", "trip", "--yes")[0]
+        assert run("locks") == ("", "")
+        with pytest.raises(threadline.Conflict, match="lease"):
+            saver.put({"configurable": {"thread_id": "trip"}}, threadline.empty_checkpoint(), {}, {})
     for more in ([], ["--yes"]):
         assert "nobody holds a lease on thread 'trip'" in run("unlock", "trip", *more, status=1)[1]
