@@ -22,6 +22,7 @@ from threadline.ids import new_id
 
 OnTerminal = Callable[..., str]
 KEY = b"k" * 32
+_IN_ONE_GO = 5_000
 LOOKING = [["threads"], ["why", "t"], ["log", "t"], ["show", "t"], ["writes", "t"], ["diff", "t"], ["interrupts"],
            ["locks"], ["stats"], ["stats", "--by", "thread"], ["stats", "--by", "channel"], ["stats", "--by", "type"],
            ["stats", "--by", "task"]]  # fmt: skip
@@ -31,17 +32,17 @@ def widest(shown: str) -> int:
     return max((cell_len(line) for line in shown.splitlines()), default=0)
 
 
-def fill(path: Path, count: int, *, in_one_go: int = 2_000, **options: Any) -> list[str]:
+def fill(path: Path, count: int, *, text: str = "a long text ", **options: Any) -> list[str]:
     """A thread `t` with so many checkpoints, a text of 36 characters for another one's id; gives the ids."""
     ids: list[str] = []
     with threadline.connect(path, **options) as saver:
         at: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        for start in range(0, count, in_one_go):
+        for start in range(0, count, _IN_ONE_GO):
             puts = []
-            for step in range(start, min(start + in_one_go, count)):
+            for step in range(start, min(start + _IN_ONE_GO, count)):
                 checkpoint = threadline.empty_checkpoint()
                 checkpoint["id"] = new_id(step)
-                checkpoint["channel_values"] = {"step": step, "text": f"a long text {step} " * 40}
+                checkpoint["channel_values"] = {"step": step, "text": f"{text}{step} " * 40 if text else ""}
                 checkpoint["channel_versions"] = {"step": step + 1, "text": step + 1}
                 puts.append((at, checkpoint, {"step": step, "source": "loop"}, checkpoint["channel_versions"]))
                 at = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": checkpoint["id"]}}
@@ -54,19 +55,16 @@ def fill(path: Path, count: int, *, in_one_go: int = 2_000, **options: Any) -> l
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_an_encrypted_store_is_looked_at(
-    store: Path, tmp_path: Path, on_terminal: OnTerminal, monkeypatch: pytest.MonkeyPatch, columns: int
+    run: Run, store: Path, tmp_path: Path, on_terminal: OnTerminal, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     fill(tmp_path / "sealed.db", 5, encryption=threadline.KeyRing({"2026-01": KEY}))
     monkeypatch.setenv("THREADLINE_URL", str(tmp_path / "sealed.db"))
     monkeypatch.setenv("THREADLINE_KEYS", f"2026-01:{base64.b64encode(KEY).decode()}")
-    for command in [*LOOKING, ["keys"]] if columns == 80 else [["threads"], ["why", "t"], ["log", "t"], ["show", "t"]]:
-        shown = on_terminal(*command, columns=columns) if command not in QUIET else ""
-        assert widest(shown) <= columns, command
+    for command in [*LOOKING, ["keys"]]:
+        run(*command)
+    for command in ["threads"], ["why", "t"], ["log", "t"]:
+        assert widest(on_terminal(*command, columns=columns)) <= columns, command
     assert "a long text 4" in on_terminal("show", "t", columns=columns)
-
-
-# These show nothing here, not even a colour.
-QUIET = [["interrupts"], ["locks"]]
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -82,7 +80,7 @@ def test_a_damaged_store_is_looked_at(
     told = json.loads(run("why", "t", "--json")[0])
     assert ids[2] in told["damage"][0]
     assert (told["head"]["checkpoint_id"], told["checkpoints"]) == (ids[5], 6)
-    for command in ["threads"], ["why", "t"], ["log", "t"], ["stats", "--by", "channel"]:
+    for command in ["threads"], ["why", "t"], ["log", "t"]:
         # A line of the log on standard error is not cut; it begins with what is damaged.
         shown = [line for line in on_terminal(*command, columns=columns).splitlines() if "damaged (" not in line]
         assert command == ["threads"] or max(map(cell_len, shown)) <= columns, command
@@ -112,16 +110,15 @@ def test_damage_of_the_head_is_part_of_the_answer(
 def test_a_store_of_20000_checkpoints_is_looked_at(
     run: Run, store: Path, tmp_path: Path, on_terminal: OnTerminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = fill(tmp_path / "large.db", 20_000, in_one_go=10_000)
+    ids = fill(tmp_path / "large.db", 20_000, text="")
     monkeypatch.setenv("THREADLINE_URL", str(tmp_path / "large.db"))
     listed = json.loads(run("threads", "--sort", "size", "--json")[0])
     assert (listed[0]["thread_id"], listed[0]["checkpoints"]) == ("t", 20_000)
     assert json.loads(run("why", "t", "--json")[0])["head"]["checkpoint_id"] == ids[-1]
-    for columns in (80, 120):
-        shown = on_terminal("log", "t", "--limit", "50", columns=columns)
-        assert len(shown.splitlines()) == 50
-        assert widest(shown) <= columns
-        assert widest(on_terminal("threads", columns=columns)) <= columns
+    shown = on_terminal("log", "t", "--limit", "50")
+    assert len(shown.splitlines()) == 50
+    assert widest(shown) <= 80
+    assert widest(on_terminal("threads", columns=120)) <= 120
 
 
 HEAVY = ("asyncio", "langchain_core", "langgraph", "numpy", "pandas", "psycopg", "pymysql", "redis", "cryptography",
@@ -141,10 +138,9 @@ def test_a_command_loads_nothing_heavy(store: Path, command: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script, *command], env=settings(), capture_output=True, text=True, timeout=60
     )
-    allowed = {"threadline.core.merging"} if len(command) > 1 else set()  # a handle on a thread can merge
     loaded, _, status = done.stderr.strip().rpartition(" ")
     assert status == "0", done.stderr
-    assert set(json.loads(loaded.replace("'", '"'))) <= allowed
+    assert loaded == "[]"
 
 
 def test_a_command_loads_no_module_of_another(store: Path) -> None:
