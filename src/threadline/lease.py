@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import random
 import threading
 import time
@@ -16,14 +17,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .backends.engine import Engine, Operation
-from .core.leases import release, take
+from .core.leases import held, release, take, told
+from .core.requests import text_id
 from .core.tools import Tools
 from .errors import Conflict, InvalidRequest, ThreadlineError
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Lease"]
+    from .core.leases import LockInfo
+
+__all__ = ["Lease", "this_process"]
 
 log = logging.getLogger("threadline")
 
@@ -31,7 +35,9 @@ log = logging.getLogger("threadline")
 class Lease:
     """A lease on one thread. Entering waits until it is free; leaving gives it back."""
 
-    def __init__(self, engine: Engine, tools: Tools, thread_id: str, ttl: float, wait: float | None) -> None:
+    def __init__(
+        self, engine: Engine, tools: Tools, thread_id: str, ttl: float, wait: float | None, holder: str | None = None
+    ) -> None:
         for name, seconds in (("ttl", ttl), ("wait", wait)):
             if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float))):
                 raise InvalidRequest(f"{name} is a number of seconds, not {type(seconds).__name__}")
@@ -39,6 +45,8 @@ class Lease:
             raise InvalidRequest("ttl is a number of seconds above 0")
         self.thread_id = thread_id
         self.ttl = ttl
+        # How others are told who holds it.
+        self.holder = this_process() if holder is None else text_id(holder, "holder")
         self._engine = engine
         self._tools = tools
         self._wait = wait
@@ -52,7 +60,8 @@ class Lease:
         self._begin()
         deadline = self._deadline()
         while not self._took(self._engine.run(self._taking())):
-            self._give_up_after(deadline)
+            if time.monotonic() >= deadline:
+                raise self._refusal(self._engine.run(self._looking()))
             time.sleep(random.uniform(0.01, 0.05))
         self._stop = threading.Event()
         renewing = (self._stop, self._taking())
@@ -70,7 +79,8 @@ class Lease:
         self._begin()
         deadline = self._deadline()
         while not self._took(await self._engine.arun(self._taking())):
-            self._give_up_after(deadline)
+            if time.monotonic() >= deadline:
+                raise self._refusal(await self._engine.arun(self._looking()))
             await asyncio.sleep(random.uniform(0.01, 0.05))
         self._task = asyncio.create_task(self._arenew(self._taking()))
         return self
@@ -112,7 +122,10 @@ class Lease:
     def _taking(self) -> Operation[Any]:
         # A renewal proves itself by the token it began with, and can never take a lease that was given back.
         token = self._token
-        return lambda backend: take(backend, self.thread_id, self.ttl, time.time(), token)
+        return lambda backend: take(backend, self.thread_id, self.ttl, time.time(), token, self.holder)
+
+    def _looking(self) -> Operation[LockInfo | None]:
+        return lambda backend: held(backend, self.thread_id, time.time())
 
     def _releasing(self) -> Operation[None]:
         token, self._token = self._token or b"", None
@@ -123,6 +136,17 @@ class Lease:
     def _deadline(self) -> float:
         return float("inf") if self._wait is None else time.monotonic() + self._wait
 
-    def _give_up_after(self, deadline: float) -> None:
-        if time.monotonic() >= deadline:
-            raise Conflict(f"thread {self.thread_id!r} is locked by another run; wait until its lease runs out")
+    def _refusal(self, other: LockInfo | None) -> Conflict:
+        if other is None:
+            return Conflict(f"thread {self.thread_id!r} was locked by another run until now; try again")
+        return Conflict(
+            f"thread {self.thread_id!r} is locked by {told(other, time.time())}; wait, or end it with "
+            f"`threadline unlock` if its holder is gone"
+        )
+
+
+def this_process() -> str:
+    """This process as others are told of it: the name of the machine, and the number of the process."""
+    import socket
+
+    return f"{socket.gethostname()} (process {os.getpid()})"

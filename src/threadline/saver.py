@@ -30,6 +30,7 @@ from .versions import V, next_version
 
 if TYPE_CHECKING:
     from .core import survey
+    from .core.leases import LockInfo
     from .thread import Thread
 
 __all__ = ["Saver"]
@@ -252,9 +253,26 @@ class Saver(Upkeep):
             for waiting in page:
                 yield waiting
 
-    def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None) -> Lease:
-        """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds."""
-        return Lease(self._engine, self._tools, text_id(thread_id, "thread_id"), ttl, wait)
+    def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None, holder: str | None = None) -> Lease:
+        """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds.
+
+        `holder` is how others are told who holds it: this machine and process, unless it is given.
+        """
+        return Lease(self._engine, self._tools, text_id(thread_id, "thread_id"), ttl, wait, holder)
+
+    def locks(self, *, prefix: str = "") -> Sequence[LockInfo]:
+        """The leases that are held: by whom, since when, until when."""
+        return self._engine.run(_locks(prefix))
+
+    async def alocks(self, *, prefix: str = "") -> Sequence[LockInfo]:
+        return await self._engine.arun(_locks(prefix))
+
+    def unlock(self, thread_id: str) -> LockInfo | None:
+        """End a lease whose holder is gone; a holder that is not finds it lost. None where nobody holds one."""
+        return self._engine.run(_unlocking(thread_id))
+
+    async def aunlock(self, thread_id: str) -> LockInfo | None:
+        return await self._engine.arun(_unlocking(thread_id))
 
     # -- how the above is put together
 
@@ -361,6 +379,20 @@ class Saver(Upkeep):
             wanted = values if channels is None else [name for name in channels if name in values]
             found[read.found.thread_id] = {name: values[name] for name in wanted}
         return found
+
+
+def _locks(prefix: str) -> Operation[Sequence[LockInfo]]:
+    from .core.leases import locks
+
+    checked = plain_text(prefix, "prefix")
+    return lambda backend: locks(backend, time.time(), checked)
+
+
+def _unlocking(thread_id: str) -> Operation[LockInfo | None]:
+    from .core.leases import end
+
+    named = text_id(thread_id, "thread_id")
+    return lambda backend: end(backend, named, time.time())
 
 
 def _listing(**choice: Any) -> survey.Listing:

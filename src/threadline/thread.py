@@ -1,23 +1,19 @@
 """A handle on one thread: see, compare, branch, repair and shrink its history.
 
 A place (`at=`) is an id or the beginning of one, a tag, `head`, `head~2`, a step, a time or a config.
-Everything returned has a `.config`, ready for `graph.invoke`. `a…` twins mean the same.
+Everything returned has a `.config`, ready for `graph.invoke`. `a…` twins mean the same. What one method needs and
+others do not is imported where it is used: looking at a thread is quick.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .backends.engine import Engine, Operation
-from .core import branching, merging, retention, sweeping, words
-from .core.answers import answer
-from .core.audit import WriteInfo, writes_at
-from .core.difference import Diff, diff
-from .core.history import ChannelVersion, channel_versions
+from .core import words
 from .core.places import At, find, resolve
-from .core.policies import Plan
 from .core.policy import Policy, seconds_of
 from .core.requests import Place, check_limit, place_of, plain_text, text_id
 from .core.states import Point, State, read_state
@@ -27,6 +23,14 @@ from .core.tools import Tools
 from .core.trash import Bin, trash_thread
 from .core.updates import check_update, put_update
 from .errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from .core import merging
+    from .core.audit import WriteInfo
+    from .core.difference import Diff
+    from .core.history import ChannelVersion
+    from .core.policies import Plan
+    from .core.standing import Standing
 
 __all__ = ["Thread"]
 
@@ -62,6 +66,13 @@ class Thread:
 
     async def ainfo(self) -> ThreadInfo:
         return await self._engine.arun(lambda backend: describe(backend, self._tools, self.thread_id))
+
+    def why(self) -> Standing:
+        """Where the thread stands: what runs next, waits, failed, holds it or is damaged."""
+        return self._engine.run(self._standing())
+
+    async def awhy(self) -> Standing:
+        return await self._engine.arun(self._standing())
 
     def log(self, *, namespace: str | None = None) -> Log:
         """The tree of checkpoints over all branches, newest first, without reading state."""
@@ -191,17 +202,17 @@ class Thread:
 
     def discard(self, branch: At) -> int:
         """Delete the branch that a checkpoint is on; returns how many checkpoints went."""
-        return self._engine.run(lambda b: branching.discard(b, self._tools, self.thread_id, branch))
+        return self._engine.run(self._discard(branch))
 
     async def adiscard(self, branch: At) -> int:
-        return await self._engine.arun(lambda b: branching.discard(b, self._tools, self.thread_id, branch))
+        return await self._engine.arun(self._discard(branch))
 
     def answer(self, answers: Mapping[str, Any]) -> None:
         """Store answers to interrupts by their ids: any worker goes on with `graph.invoke(None, config)`."""
-        self._engine.run(lambda b: answer(b, self._tools, self.thread_id, answers, time.time()))
+        self._engine.run(self._answer(answers))
 
     async def aanswer(self, answers: Mapping[str, Any]) -> None:
-        await self._engine.arun(lambda b: answer(b, self._tools, self.thread_id, answers, time.time()))
+        await self._engine.arun(self._answer(answers))
 
     # -- keeping and deleting
 
@@ -259,6 +270,11 @@ class Thread:
 
         return operation
 
+    def _standing(self) -> Operation[Standing]:
+        from .core.standing import standing
+
+        return lambda backend: standing(backend, self._tools, self.thread_id, time.time())
+
     def _log(self, namespace: str | None) -> Operation[Log]:
         return lambda backend: read_log(backend, self._tools, self.thread_id, namespace=namespace)
 
@@ -266,6 +282,8 @@ class Thread:
         return lambda backend: read_state(backend, self._tools, self.thread_id, at, namespace)
 
     def _diff(self, a: At, b: At, namespace: str) -> Operation[Diff]:
+        from .core.difference import diff
+
         async def operation(backend: Any) -> Diff:
             await self._tools.open(backend)
             sides = [await find(backend, self.thread_id, at, namespace) for at in (a, b)]
@@ -274,9 +292,13 @@ class Thread:
         return operation
 
     def _writes(self, at: At, namespace: str) -> Operation[list[WriteInfo]]:
+        from .core.audit import writes_at
+
         return lambda backend: writes_at(backend, self._tools, self.thread_id, at, namespace)
 
     def _versions(self, channel: str, limit: int | None, namespace: str) -> Operation[list[ChannelVersion]]:
+        from .core.history import channel_versions
+
         check_limit(limit)
         if limit is not None and limit < 1:
             raise InvalidRequest(f"limit is at least 1, not {limit}")
@@ -305,6 +327,8 @@ class Thread:
         return operation
 
     def _fork(self, at: At, to: str | None, namespace: str) -> Operation[Point]:
+        from .core import branching
+
         target = None if to is None else text_id(to, "to")
 
         async def operation(backend: Any) -> Point:
@@ -317,7 +341,19 @@ class Thread:
 
         return operation
 
+    def _discard(self, branch: At) -> Operation[int]:
+        from .core import branching
+
+        return lambda backend: branching.discard(backend, self._tools, self.thread_id, branch)
+
+    def _answer(self, answers: Mapping[str, Any]) -> Operation[None]:
+        from .core.answers import answer
+
+        return lambda backend: answer(backend, self._tools, self.thread_id, answers, time.time())
+
     def _merge(self, others: tuple[Any, ...], strategy: merging.Strategy) -> Operation[Point]:
+        from .core import merging
+
         if not others:
             raise InvalidRequest("merge takes the branches to merge: places of this thread, or other threads")
 
@@ -345,11 +381,15 @@ class Thread:
             wanted = policy or Policy(**rules)
         except TypeError:
             raise InvalidRequest(f"unknown rule: {', '.join(sorted(rules))} (docs/retention.md lists them)") from None
+        from .core import sweeping
+
         return lambda backend: sweeping.prune(
             backend, self._tools, self.thread_id, wanted, time.time(), dry_run=dry_run, progress=progress
         )
 
     def _delete(self, at: At, namespace: str, trash: Any) -> Operation[None]:
+        from .core import retention
+
         plain_text(namespace, "namespace")
         seconds = seconds_of(trash, "trash")
 

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from .core.audit import Totals
     from .core.damage import Damage, Report
     from .core.quarantine import Aside
+    from .core.shares import Share
     from .core.sweeping import Progress, Swept
     from .core.trash import Trashed
     from .core.unquarantine import Quarantined
+    from .core.weights import ThreadWeight
     from .sweeper import Sweeper
 
 __all__ = ["Upkeep"]
@@ -64,6 +66,13 @@ class Upkeep:
 
     async def akeys_in_use(self) -> set[str]:
         return await self._engine.arun(lambda backend: rotation.keys_in_use(backend, self._tools))
+
+    def keys(self) -> list[rotation.KeyUse]:
+        """The keys that the store knows, with the rows under each; none for a store that is not encrypted."""
+        return self._engine.run(lambda backend: rotation.key_uses(backend, self._tools))
+
+    async def akeys(self) -> list[rotation.KeyUse]:
+        return await self._engine.arun(lambda backend: rotation.key_uses(backend, self._tools))
 
     def rotate_keys(self, progress: Callable[[int], None] | None = None) -> int:
         """Seal everything under the ring's current key; returns how many rows changed."""
@@ -150,6 +159,20 @@ class Upkeep:
         self, *, thread_id: str | None = None, prefix: str = "", since: float | None = None
     ) -> Totals:
         return await self._engine.arun(self._totalling(thread_id, prefix, since))
+
+    def bytes_by(self, what: str, *, prefix: str = "", since: float | None = None) -> list[Share]:
+        """Where the bytes are, largest first: by `thread`, by `channel`, or by the `type` of what is stored."""
+        return self._engine.run(self._sharing(what, prefix, since))
+
+    async def abytes_by(self, what: str, *, prefix: str = "", since: float | None = None) -> list[Share]:
+        return await self._engine.arun(self._sharing(what, prefix, since))
+
+    def weigh(self, thread_ids: Sequence[str]) -> dict[str, ThreadWeight]:
+        """How many checkpoints and bytes these threads have; those that do not exist are left out."""
+        return self._engine.run(_weighing(thread_ids))
+
+    async def aweigh(self, thread_ids: Sequence[str]) -> dict[str, ThreadWeight]:
+        return await self._engine.arun(_weighing(thread_ids))
 
     def fsck(
         self, thread_ids: Sequence[str] | None = None, progress: Callable[[int, int], None] | None = None
@@ -272,12 +295,16 @@ class Upkeep:
         return operation
 
     def _totalling(self, thread_id: str | None, prefix: str, since: float | None) -> Operation[Totals]:
-        if since is not None and (isinstance(since, bool) or not isinstance(since, (int, float))):
-            raise InvalidRequest(f"since is seconds since 1970, not {type(since).__name__}")
         from .core.audit import writes_by_task
 
-        checked = plain_text(prefix, "prefix")
-        return lambda backend: writes_by_task(backend, thread_id=thread_id, prefix=checked, since=since)
+        checked, young = plain_text(prefix, "prefix"), _moment(since)
+        return lambda backend: writes_by_task(backend, thread_id=thread_id, prefix=checked, since=young)
+
+    def _sharing(self, what: str, prefix: str, since: float | None) -> Operation[list[Share]]:
+        from .core.shares import shares
+
+        by, checked, young = plain_text(what, "what"), plain_text(prefix, "prefix"), _moment(since)
+        return lambda backend: shares(backend, self._tools, by, checked, young)
 
     def _restoring(self, name: str) -> Operation[Trashed]:
         from .core.restoring import restore
@@ -348,6 +375,24 @@ def _listing_trash(prefix: str) -> Operation[list[Trashed]]:
 
     checked = plain_text(prefix, "prefix")
     return lambda backend: listed(backend, checked)
+
+
+def _weighing(thread_ids: Sequence[str]) -> Operation[dict[str, ThreadWeight]]:
+    from .core.weights import weigh
+
+    names = dict.fromkeys(text_ids(thread_ids, "thread_ids"))
+
+    async def operation(backend: Any) -> dict[str, ThreadWeight]:
+        rows = [await backend.thread(name) for name in names]
+        return await weigh(backend, [row for row in rows if row is not None and row.status != "deleted"])
+
+    return operation
+
+
+def _moment(since: Any) -> float | None:
+    if since is not None and (isinstance(since, bool) or not isinstance(since, (int, float))):
+        raise InvalidRequest(f"since is seconds since 1970, not {type(since).__name__}")
+    return None if since is None else float(since)
 
 
 def _damages(damages: Any) -> list[Damage]:

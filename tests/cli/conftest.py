@@ -19,7 +19,15 @@ from cli_process import HERE, settings
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing from outside decides which store is meant, or how it looks."""
-    for name in ("THREADLINE_URL", "LANGGRAPH_AES_KEY", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
+    for name in (
+        "THREADLINE_URL",
+        "THREADLINE_KEYS",
+        "LANGGRAPH_AES_KEY",
+        "FORCE_COLOR",
+        "NO_COLOR",
+        "COLUMNS",
+        "TTY_COMPATIBLE",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -63,7 +71,7 @@ def on_terminal(store: Path) -> Callable[..., str]:
         terminal, its_end = pty.openpty()
         fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         command = [sys.executable, "-m", "threadline", *arguments]
-        environment = {**settings(), "TERM": "xterm-256color"}
+        environment = {**settings(), "TERM": "xterm-256color", "PAGER": "cat"}
         with subprocess.Popen(command, env=environment, stdin=its_end, stdout=its_end, stderr=its_end) as process:
             os.close(its_end)
             shown = b"".join(iter(lambda: _read(terminal), b""))

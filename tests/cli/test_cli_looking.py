@@ -31,7 +31,7 @@ def test_this_process_lacks_the_classes_of_the_application(store: Path) -> None:
 
 def test_threads_are_listed_one_a_line(run: Run, store: Path) -> None:
     told = run("threads")[0].splitlines()
-    assert [line.split()[:2] for line in told] == [["other", "active"], ["trip", "active"]]
+    assert [line.split()[:2] for line in told] == [["other", "active"], ["trip", "waits"]]
     assert [line.split()[0] for line in run("threads", "--prefix", "tr")[0].splitlines()] == ["trip"]
     assert len(run("threads", "--limit", 1)[0].splitlines()) == 1
 
@@ -50,7 +50,7 @@ def test_the_log_draws_branches_heads_and_tags(run: Run, store: Path) -> None:
     told = run("log", "trip")[0].splitlines()
     assert [line[:3].rstrip() for line in told] == ["*", "| *", "|/", "*", "*"]
     assert "step 1  update" in told[0]
-    assert told[0].endswith("notes, stops, budget, colour  [head]")
+    assert told[0].endswith("notes, stops, budget, colour  [head, interrupt]")
     assert told[1].endswith("[branch]")
     assert told[3].endswith("[tag good]")
     assert re.search(r"step -1  input +\+[\d.]+ (B|KB)  notes, stops, guest", told[4])
@@ -88,7 +88,7 @@ def test_a_lane_ends_where_its_parent_was_pruned(run: Run, store: Path) -> None:
     run("rm", "trip", "step:0", "--yes")
     told = run("log", "trip")[0].splitlines()
     assert [line[:1] for line in told] == ["*", "", "*", "", "*"]
-    assert told[0].endswith("[head, parent pruned]")
+    assert told[0].endswith("[head, parent pruned, interrupt]")
     assert told[2].endswith("[branch, parent pruned]")
 
 
@@ -181,4 +181,4 @@ def test_an_encrypted_store_is_opened_with_the_key_of_the_environment(
         saver.put({"configurable": {"thread_id": "t"}}, checkpoint, {"step": 0}, {"secret": 1})
     assert "secret  'a word'" in run("show", "--url", path, "t")[0]
     monkeypatch.delenv("LANGGRAPH_AES_KEY")
-    assert "set LANGGRAPH_AES_KEY" in run("show", "--url", path, "t", status=2)[1]
+    assert "set THREADLINE_KEYS" in run("show", "--url", path, "t", status=2)[1]

@@ -85,8 +85,8 @@ IN_VAIN: list[tuple[list[str], int, str]] = [
     (["sweep", "--every", "0s", "--yes"], TYPED_WRONG, "above 0"),
     (["sweep", "--every", "often", "--yes"], TYPED_WRONG, "such as 36h or 30d"),
     (["answer", "trip", "q-9", "yes"], NOT_THERE, "it waits for q-1"),
-    (["stats", "--by", "node"], TYPED_WRONG, "--by is task"),
-    (["stats", "--since", "7d"], TYPED_WRONG, "--by task"),
+    (["stats", "--by", "node"], TYPED_WRONG, "--by is thread, channel, type or task"),
+    (["stats", "--since", "7d"], TYPED_WRONG, "go with --by"),
     (["threads", "--status", "asleep"], TYPED_WRONG, "'suspended' or 'archived'"),
     (["threads", "--limit", "-1"], TYPED_WRONG, "limit"),
     (["log", "trip", "--limit", "0"], TYPED_WRONG, "--limit"),
@@ -170,7 +170,10 @@ def test_every_command_says_that_a_store_is_encrypted_and_calls_nothing_damaged(
         "merge": ["t", "a", "b"],
         "tag": ["t", "name"],
         "diff": ["t", "head"],
-        **{name: ["t"] for name in ("log", "show", "writes", "fork", "pin", "unpin", "archive", "restore")},
+        **{
+            name: ["t"]
+            for name in ("log", "show", "writes", "fork", "pin", "unpin", "archive", "restore", "why", "unlock")
+        },
         "prune": ["t", "--keep-last", "1"],
         "rollback": ["t", "head"],
         "rm": ["t", "--yes"],
@@ -180,5 +183,6 @@ def test_every_command_says_that_a_store_is_encrypted_and_calls_nothing_damaged(
     }
     for command in sorted(COMMANDS.keys() - {"demo", "health", "import", "setup"}):
         told, complaints = run(command, "--url", path, *arguments.get(command, []), status=2)
-        assert "this store is encrypted: set LANGGRAPH_AES_KEY to its key" in complaints, command
+        assert "this store is encrypted: set THREADLINE_KEYS to its keys" in complaints, command
+        assert "--key-file" in complaints, command
         assert "amaged" not in told + complaints

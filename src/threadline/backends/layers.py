@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import InvalidRequest, ReadOnly
+from ..errors import Corrupt, InvalidRequest, ReadOnly
 from .hidden import is_hidden, shown_origin
+from .lease_record import LeaseRecord
 from .port import Asking, Backend, Found, Query, ThreadRow
 
 __all__ = ["ReadOnlyLayer", "WithinLayer"]
@@ -90,6 +91,9 @@ class WithinLayer:
     async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
         return await self._inner.asking(after, limit, self._narrowed(prefix)) if self._meets(prefix) else []
 
+    async def leases(self) -> list[bytes]:
+        return [one for one in await self._inner.leases() if self._is_ours(one)]
+
     async def count_threads(self, prefix: str = "") -> int:
         return await self._inner.count_threads(self._narrowed(prefix)) if self._meets(prefix) else 0
 
@@ -103,6 +107,12 @@ class WithinLayer:
             after = page[-1].thread_id
         return found[:limit]
 
+    def _is_ours(self, record: bytes) -> bool:
+        try:
+            return LeaseRecord.unpacked(record).thread_id.startswith(self.prefix)
+        except Corrupt:
+            return False
+
     def _meets(self, prefix: str) -> bool:
         return prefix.startswith(self.prefix) or self.prefix.startswith(prefix)
 
@@ -114,7 +124,7 @@ class WithinLayer:
             raise InvalidRequest(f"this saver sees only threads that begin with {self.prefix!r}, not {thread_id!r}")
 
 
-_OF_THE_WHOLE_STORE = frozenset(("compact", "pools", "summary"))
+_OF_THE_WHOLE_STORE = frozenset(("compact", "pools", "space", "summary"))
 
 
 def _of_changes(changes: Sequence[Any]) -> list[str]:

@@ -211,6 +211,10 @@ class MemoryBackend(MemorySurvey):
     async def get_lease(self, thread_id: str) -> bytes | None:
         return await self.get_meta(rules.lease_key(thread_id))
 
+    async def leases(self) -> list[bytes]:
+        begin = rules.lease_key("")
+        return [record for name, record in self._meta.copy().items() if name.startswith(begin)]
+
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
         return await self.swap_meta(rules.lease_key(thread_id), before, after)
 
@@ -274,7 +278,9 @@ class MemoryBackend(MemorySurvey):
     async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
         with self._lock:
             found: list[Asking] = []
-            for thread_id in sorted(one for one in self._asked if one > after and one.startswith(prefix)):
+            hidden = is_hidden(prefix)
+            asked = [one for one in self._asked if one.startswith(prefix) and is_hidden(one) is hidden]
+            for thread_id in sorted(one for one in asked if one > after):
                 thread = self._alive(thread_id)
                 ids = self._namespaces(thread).get(ROOT) if thread is not None else None
                 if thread is None or not ids:

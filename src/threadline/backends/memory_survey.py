@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from ..locks import renew_after_fork
 from .hidden import is_hidden
-from .port import CheckpointRow, PoolSummary, ThreadRow, WriteRow
+from .port import CheckpointRow, PoolSummary, Space, ThreadRow, Weight, Weights, WriteRow
 
 __all__ = ["MemorySurvey", "Place"]
 
@@ -95,12 +95,33 @@ class MemorySurvey:
         figures = await self.summary(0.0)
         return figures.chunk_bytes + figures.row_bytes
 
-    async def forms(self) -> set[int]:
+    async def space(self) -> Space:
+        return Space(await self.size_bytes(), 0)
+
+    async def forms(self) -> dict[int, int]:
         with self._lock:
-            found = {row.form for row in self._checkpoints.values()}
-            found |= {row.metadata_form for row in self._checkpoints.values()}
-            found |= {write.form for held in self._writes.values() for write in held.values()}
-            return found | {form for pool in self._chunks.values() for _, form, _ in pool.values()}
+            found = Counter(form for row in self._checkpoints.values() for form in {row.form, row.metadata_form})
+            found.update(write.form for held in self._writes.values() for write in held.values())
+            found.update(form for pool in self._chunks.values() for _, form, _ in pool.values())
+            return dict(found)
+
+    async def weights(self, pools: Sequence[int]) -> Weights:
+        with self._lock:
+            found = Weights([], [], [])
+            for pool in dict.fromkeys(pools):
+                for serial in self._serials(pool):
+                    rows = list(self._rows_of_thread(serial))
+                    size = sum(len(row.document) + len(row.metadata) + len(row.links) for row in rows)
+                    places = self._written.get(serial, ())
+                    writes = [one for space, id in places for one in self._writes[serial, space, id].values()]
+                    found.checkpoints.append(Weight(pool, serial, len(rows), size))
+                    write_size = sum(len(write.data) + len(write.links) for write in writes)
+                    found.writes.append(Weight(pool, serial, len(writes), write_size))
+                held = self._chunks.get(pool, {})
+                size = sum(len(data) + len(links) for links, _, data in held.values())
+                found.chunks.append(Weight(pool, 0, len(held), size))
+            kinds = ([one for one in some if one.rows] for some in found)
+            return Weights(*kinds)
 
     def _alive(self, thread_id: str) -> ThreadRow | None:
         thread = self._threads.get(thread_id)
@@ -111,6 +132,9 @@ class MemorySurvey:
 
     def _rows_of(self, pool: int) -> Iterator[CheckpointRow]:
         for serial in self._serials(pool):
-            for namespace, ids in self._ids.get(serial, {}).items():
-                for checkpoint_id in ids:
-                    yield self._checkpoints[serial, namespace, checkpoint_id]
+            yield from self._rows_of_thread(serial)
+
+    def _rows_of_thread(self, serial: int) -> Iterator[CheckpointRow]:
+        for namespace, ids in self._ids.get(serial, {}).items():
+            for checkpoint_id in ids:
+                yield self._checkpoints[serial, namespace, checkpoint_id]

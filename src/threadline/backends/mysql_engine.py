@@ -38,6 +38,7 @@ from .mysql_setup import MysqlSetup
 from .mysql_sight import Sight
 from .mysql_url import Address
 from .patience import UnhurriedLayer, patience_of
+from .port import Space
 from .retry import Retry, RetryLayer
 from .sql.reader import DOUBT_SHIFT, Transaction
 from .sql.statements import check_prefix
@@ -250,6 +251,10 @@ class _Mysql(ABC):
             return await self._sized(await self._opened(wire))
 
         return await self._wired(act)
+
+    async def space(self) -> Space:
+        # InnoDB's figures are those of pages in use; its free space is shared with other tables.
+        return Space(await self.size_bytes(), 0)
 
     async def _reading(self, wire: Any, work: Work[T]) -> T:
         """Work that only reads: a single statement as it is, several on one snapshot."""

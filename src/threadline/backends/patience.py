@@ -18,6 +18,7 @@ _LONG = frozenset(
         "compact",
         "count_threads",
         "forms",
+        "leases",
         "pool_digests",
         "pool_links",
         "remove_checkpoints",
@@ -25,7 +26,9 @@ _LONG = frozenset(
         "root_sizes",
         "setup",
         "size_bytes",
+        "space",
         "summary",
+        "weights",
     ]
 )
 

@@ -29,9 +29,12 @@ __all__ = [
     "Found",
     "PoolSummary",
     "Query",
+    "Space",
     "Stale",
     "Stamp",
     "ThreadRow",
+    "Weight",
+    "Weights",
     "Witness",
     "WriteRow",
 ]
@@ -218,6 +221,30 @@ class PoolSummary:
     busiest: list[tuple[str, int]] = field(default_factory=list)
 
 
+class Weight(NamedTuple):
+    """How many rows there are of one kind, and the bytes in them; `thread` is its serial, 0 for chunks of a pool."""
+
+    pool: int
+    thread: int
+    rows: int
+    bytes: int
+
+
+class Weights(NamedTuple):
+    """What some pools hold: checkpoints and pending writes by thread, chunks by pool."""
+
+    checkpoints: list[Weight]
+    writes: list[Weight]
+    chunks: list[Weight]
+
+
+class Space(NamedTuple):
+    """What a store takes from the system, as the system counts it, and how much of that holds nothing."""
+
+    taken_bytes: int
+    free_bytes: int
+
+
 class Backend(Protocol):
     """Where records live; see the promises at the head of this file."""
 
@@ -339,6 +366,9 @@ class Backend(Protocol):
     async def get_lease(self, thread_id: str) -> bytes | None:
         """The record of a thread's lease, which begins with its holder's token; the thread need not exist."""
 
+    async def leases(self) -> list[bytes]:
+        """The records of all leases, also of those that have run out, in no order."""
+
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
         """Replace the record of a thread's lease if it is still `before`."""
 
@@ -353,8 +383,8 @@ class Backend(Protocol):
     ) -> None:
         """The same for checkpoints and writes."""
 
-    async def forms(self) -> set[int]:
-        """Every form that some stored bytes have."""
+    async def forms(self) -> dict[int, int]:
+        """Every form that some stored bytes have, and how many rows have it; a row of two forms counts for both."""
 
     async def summary(self, now: float) -> PoolSummary:
         """Figures over the whole store."""
@@ -365,8 +395,14 @@ class Backend(Protocol):
     async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
         """Links and stored size of every checkpoint of a pool."""
 
+    async def weights(self, pools: Sequence[int]) -> Weights:
+        """How many rows these pools hold, and the bytes in them; reads no row."""
+
     async def size_bytes(self) -> int:
         """What the store takes on disk or in memory."""
+
+    async def space(self) -> Space:
+        """What the store takes from the system, with what it holds free for later; with every file it has."""
 
     async def compact(self) -> None:
         """Give the space of what was deleted back to the system, as far as the storage can."""

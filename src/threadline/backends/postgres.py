@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .lending import is_of_work
-from .port import Applied, Change, Found, Stale
+from .port import Applied, Change, Found, Space, Stale
 from .postgres_put import PutStatements, split_writes
 from .postgres_sessions import BytesArray
 from .rules import is_usual
@@ -176,6 +176,10 @@ class PostgresDatabase:
         names = self.tables.names()
         results: list[Result] = await self._lent(lambda session: session.batch([(statement, (names, names))]))
         return int(results[0].rows[0][0])
+
+    async def space(self) -> Space:
+        # How much of its files is free, PostgreSQL tells only where an extension is installed.
+        return Space(await self.size_bytes(), 0)
 
     async def _within(self, work: Callable[[Transaction], Coroutine[Any, Any, T]], opening: Sequence[Step]) -> T:
         async def act(session: Session) -> T:

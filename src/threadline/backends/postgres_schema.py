@@ -19,6 +19,7 @@ import psycopg
 from ..errors import Corrupt, InvalidRequest, NewerFormat
 from ..printable import printable
 from .postgres_sessions import Session, Step
+from .rules import IMPORTABLE
 from .sql.keyed import index_name
 from .sql.schema import FORMAT
 from .sql.statements import check_prefix
@@ -86,9 +87,10 @@ class PostgresTables:
         """Check what is there, and create it where that is wanted."""
         found = await self._format(session)
         if found is None and (self._mode is False or self._read_only):
+            theirs = f"; {IMPORTABLE.format(self._shown_url)}" if await self._holds_langgraphs(session) else ""
             raise InvalidRequest(
                 f"{self._shown_url} has no Threadline tables ({self.prefix}*): call setup() once, "
-                f"or open it with setup='create'"
+                f"or open it with setup='create'{theirs}"
             )
         if found is None or (found < FORMAT and self._mode == "migrate" and not self._read_only):
             await self.create(session)
@@ -208,22 +210,27 @@ class PostgresTables:
 
     async def _say_what_is_not_imported(self, session: Session) -> None:
         """LangGraph's own tables are never touched; threads in them must not seem lost."""
-        theirs = "SELECT to_regclass('checkpoints') IS NOT NULL AND to_regclass('checkpoint_blobs') IS NOT NULL"
-        with suppress(psycopg.Error):  # a role that may not look there has no threads there
-            [result] = await session.batch([(f"{theirs} AND to_regclass('checkpoint_writes') IS NOT NULL", ())])
-            if not result.rows[0][0]:
-                return
+        with suppress(psycopg.Error):
             [ours] = await session.batch([(f"SELECT 1 FROM {self.prefix}threads LIMIT 1", ())])
             if ours.rows:
                 return
-            [held] = await session.batch([("SELECT 1 FROM checkpoints LIMIT 1", ())])
-            if held.rows:
-                log.warning(
-                    "%s holds threads of LangGraph's own saver, which Threadline does not read in place: "
-                    "bring them over with `threadline import %s`",
-                    printable(self._shown_url),
-                    printable(self._shown_url),
-                )
+        if await self._holds_langgraphs(session):
+            log.warning(
+                "%s holds threads of LangGraph's own saver, which Threadline does not read in place: "
+                "bring them over with `threadline import %s`",
+                printable(self._shown_url),
+                printable(self._shown_url),
+            )
+
+    async def _holds_langgraphs(self, session: Session) -> bool:
+        """Whether the database has threads of LangGraph's own saver."""
+        theirs = "SELECT to_regclass('checkpoints') IS NOT NULL AND to_regclass('checkpoint_blobs') IS NOT NULL"
+        with suppress(psycopg.Error):  # a role that may not look there has no threads there
+            [result] = await session.batch([(f"{theirs} AND to_regclass('checkpoint_writes') IS NOT NULL", ())])
+            if result.rows[0][0]:
+                [held] = await session.batch([("SELECT 1 FROM checkpoints LIMIT 1", ())])
+                return bool(held.rows)
+        return False
 
     def names(self) -> list[str]:
         """Every table, as a statement names it."""

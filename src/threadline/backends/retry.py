@@ -7,17 +7,23 @@ their own keys, swaps compare first, and a fork knows itself again.
 
 from __future__ import annotations
 
+import logging
 import random
 from typing import Any, NamedTuple
 
 from ..drive import Clock
 from ..errors import StorageFull, Unavailable
+from ..printable import printable
 from .port import Backend
 
 __all__ = ["Retry", "RetryLayer"]
 
+log = logging.getLogger("threadline.retry")
+
 _FIRST_PAUSE_SECONDS = 0.05
 _GROWTH = 4
+# A pause that nobody notices is not worth a line.
+_SHORT_SECONDS = 0.3
 
 
 class Retry(NamedTuple):
@@ -48,12 +54,14 @@ class RetryLayer:
                     return await method(*args, **options)
                 except StorageFull:
                     raise
-                except Unavailable:
+                except Unavailable as error:
                     pause = _FIRST_PAUSE_SECONDS * _GROWTH ** (attempt - 1) * random.uniform(0.5, 1.5)
                     spent = self._clock.now() - began
                     is_late = attempt > 1 and spent + pause > self._policy.seconds
                     if attempt == self._policy.tries or is_late:
                         raise
+                    if pause >= _SHORT_SECONDS:
+                        log.info("the store does not answer (%s): trying again in %.1f s", printable(error), pause)
                 await self._clock.sleep(pause)
             raise AssertionError("a policy has at least one try")
 

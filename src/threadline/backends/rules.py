@@ -12,6 +12,7 @@ from .port import Change, ThreadRow, WriteRow
 
 __all__ = [
     "ACTIVITY_SECONDS",
+    "IMPORTABLE",
     "TOKEN_BYTES",
     "asked_at",
     "asks",
@@ -34,6 +35,8 @@ __all__ = [
 ACTIVITY_SECONDS = 60.0
 # How long the token of a lease is, at the head of its record.
 TOKEN_BYTES = 16
+# What is said of a database that has LangGraph's tables and none of ours; the URL follows.
+IMPORTABLE = "it holds threads of LangGraph's own saver: `threadline import {}` brings them over"
 
 
 def lease_key(thread_id: str) -> str:

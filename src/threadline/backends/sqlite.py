@@ -229,6 +229,12 @@ class SqliteConnections:
                 return self._room.debt_bytes(connection)
             return 0
 
+    def file_bytes(self) -> int:
+        """What `ls` says of the file and of the log beside it; 0 for a database that is in memory."""
+        if self.is_shared or self._place is None:
+            return 0
+        return sum(os.stat(name).st_size for name in (self._place, f"{self._place}-wal") if os.path.exists(name))
+
     def compact(self) -> None:
         """Rewrite the file without its unused pages; readers go on meanwhile."""
         if self.read_only:

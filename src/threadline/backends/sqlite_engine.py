@@ -15,7 +15,8 @@ from ..errors import Corrupt, InvalidRequest, NewerFormat
 from ..printable import printable
 from .engine import Operation
 from .group import GroupCommit
-from .port import Change
+from .port import Change, Space
+from .rules import IMPORTABLE
 from .sql.backend import Transaction
 from .sql.keyed import index_name, indexed_keys
 from .sql.schema import FORMAT, Migration, migrations
@@ -164,8 +165,9 @@ class SqliteEngine:
         found = self._format(connection)
         if found is None:
             if self._setup_mode is False or self._read_only:
+                theirs = f"; {IMPORTABLE.format(self.url)}" if self._holds_langgraphs(connection) else ""
                 raise InvalidRequest(
-                    "the database has no Threadline tables: call setup() once, or open it with setup='create'"
+                    f"the database has no Threadline tables: call setup() once, or open it with setup='create'{theirs}"
                 )
             self._connections.transact(connection, self._create)
         elif found > FORMAT:
@@ -218,18 +220,22 @@ class SqliteEngine:
 
     def _say_what_is_not_imported(self, connection: sqlite3.Connection) -> None:
         """LangGraph's own tables are never touched; threads in them must not seem lost."""
-        columns = {row[1] for row in plain_rows(connection, "PRAGMA table_info(checkpoints)")}
-        if not {"thread_id", "checkpoint_ns", "parent_checkpoint_id"} <= columns:
-            return
         if plain_rows(connection, f"SELECT 1 FROM {self._prefix}threads LIMIT 1"):
             return
-        if plain_rows(connection, "SELECT 1 FROM checkpoints LIMIT 1"):
+        if self._holds_langgraphs(connection):
             log.warning(
                 "%s holds threads of LangGraph's own saver, which Threadline does not read in place: "
                 "bring them over with `threadline import %s`",
                 printable(self._connections.path or "the database"),
                 printable(self.url),
             )
+
+    def _holds_langgraphs(self, connection: sqlite3.Connection) -> bool:
+        """Whether the database has threads of LangGraph's own saver."""
+        columns = {row[1] for row in plain_rows(connection, "PRAGMA table_info(checkpoints)")}
+        if not {"thread_id", "checkpoint_ns", "parent_checkpoint_id"} <= columns:
+            return False
+        return bool(plain_rows(connection, "SELECT 1 FROM checkpoints LIMIT 1"))
 
 
 class _BlockingSqlite:
@@ -265,6 +271,14 @@ class _BlockingSqlite:
                 plain_rows(connection, f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
             )
             return int((pages - unused) * page_bytes)
+
+    async def space(self) -> Space:
+        connections = self._engine._connections
+        with connections.reading() as connection:
+            pages, unused, page_bytes = (
+                plain_rows(connection, f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
+            )
+            return Space(connections.file_bytes() or int(pages * page_bytes), int(unused * page_bytes))
 
 
 class _LoopSqlite:
@@ -315,6 +329,9 @@ class _LoopSqlite:
 
     async def size_bytes(self) -> int:
         return await self._engine.hop(lambda: run_now(_BlockingSqlite(self._engine).size_bytes()))
+
+    async def space(self) -> Space:
+        return await self._engine.hop(lambda: run_now(_BlockingSqlite(self._engine).space()))
 
 
 _forking: list[SqliteEngine] = []

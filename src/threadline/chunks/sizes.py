@@ -18,7 +18,7 @@ __all__ = ["Budget", "check_repeats", "check_size", "repeats_too_much"]
 # Neither LangGraph's serializer nor the databases take larger values.
 _MOST_ENTRIES = 1 << 24
 _MOST_BYTES = 1 << 30
-_MOST_REPEATED = 1 << 27
+_MOST_REPEATED = 1 << 24
 
 
 class Budget:

@@ -1,15 +1,16 @@
-"""`threadline threads`, `show`, `diff` and `writes`: looking at threads and what is in them."""
+"""`threadline show`, `diff` and `writes`: looking at what is in a thread."""
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
+from ..core.questions import open_questions
 from ..core.states import read_lazily
-from ..core.survey import ThreadInfo
-from ..errors import Corrupt, InvalidRequest
+from ..core.survey import Waiting
+from ..core.upcoming import finished_paths, next_nodes
+from ..errors import Corrupt, InvalidRequest, NotFound
 from ..model import is_engine_channel
 from .opening import open_store
 from .output import (
@@ -24,49 +25,13 @@ from .output import (
     print_line,
     print_rows,
     readable_bytes,
-    readable_time,
 )
 from .rendering import Damaged, Reveal, one_line_of, plain, print_value
+from .standing import next_told, waits_told
 
-__all__ = ["diff", "show", "threads", "writes"]
+__all__ = ["diff", "show", "writes"]
 
-_PAGE = 500
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "damaged": ("!", "red")}
-
-
-def threads(
-    url: Url,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="How their ids begin.")] = "",
-    status: Annotated[str | None, typer.Option("--status", metavar="STATUS", help="active or archived.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="Those that have this tag.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the threads of a store."""
-    with open_store(url, read_only=True) as store:
-        listed = store.saver.threads(prefix=prefix, status=status, tag=tag, limit=limit)
-        if as_json:
-            return print_json([_thread_json(one) for one in listed])
-        # A store may have more threads than memory has room for.
-        while page := list(islice(listed, _PAGE)):
-            print_rows([_thread_row(one) for one in page], ["bold", "", "dim"])
-    return None
-
-
-def _thread_json(info: ThreadInfo) -> dict[str, Any]:
-    names = ("thread_id", "status", "created", "last_active", "forked_from", "expires")
-    told = {name: getattr(info, name) for name in names}
-    return {**told, "tags": list(info.tags), "metadata": plain(dict(info.metadata))}
-
-
-def _thread_row(info: ThreadInfo) -> list[str]:
-    notes = [f"tag {name}" for name in info.tags]
-    if info.forked_from:
-        notes.append(f"from {info.forked_from}")
-    if info.expires is not None:
-        notes.append(f"expires {readable_time(info.expires)}")
-    notes += [f"{key}={one_line_of(value)}" for key, value in info.metadata.items()]
-    return [info.thread_id, info.status, readable_time(info.last_active), ", ".join(notes)]
 
 
 def show(
@@ -84,9 +49,21 @@ def show(
     No class of the application is needed: values are shown by the names and fields they are stored with.
     """
     with open_store(url, read_only=True) as store:
-        point = store.saver.thread(thread).at(at, namespace=namespace)
+        handle = store.saver.thread(thread)
+        point = handle.at(at, namespace=namespace)
         found = store.engine.run(lambda backend: read_lazily(backend, store.tools, thread, point.key))
         row = store.engine.run(lambda backend: backend.find(thread, *point.key))
+        if row is None:
+            raise NotFound(f"thread {thread!r}: {point.id} was deleted meanwhile")
+        asked = store.engine.run(lambda backend: open_questions(backend, store.tools, thread, row.pool, row.writes))
+        # Before the head all tasks have finished; what was to run from there is what ran.
+        is_head = handle.at(namespace=point.namespace).id == point.id
+        finished = finished_paths(handle.writes(point)) if is_head and row.writes else ()
+        nodes = _next_nodes(found.checkpoint, finished)
+    waits = [
+        Waiting(thread_id=thread, checkpoint_id=one.key.id, task_id=one.task_id, interrupt_id=one.id, value=one.value)
+        for one in asked
+    ]
     held = found.checkpoint["channel_values"]
     names = [name for name in held if not is_engine_channel(name)]
     if channel is not None:
@@ -98,16 +75,30 @@ def show(
     named = {"thread_id": thread, "namespace": point.namespace, "checkpoint_id": point.id, "parent_id": parent}
     if as_json:
         told = {"created": found.checkpoint["ts"], "metadata": plain(dict(found.metadata)), "values": plain(values)}
-        print_json({**named, **told})
+        upcoming = {"next": None if nodes is None else list(nodes), "waits": [_waiting_json(one) for one in waits]}
+        print_json({**named, **told, **upcoming})
     else:
         if channel is None:
-            print_facts(_facts(named, found, len(row.writes) if row is not None else 0), is_cut=not everything)
+            coming = [("next", next_told(nodes)), *(("waits", line) for line in waits_told(waits))]
+            print_facts([*_facts(named, found, len(row.writes)), *coming], is_cut=not everything)
             print()
         for name, value in values.items():
             print_value(name, value, everything=everything)
     if any(isinstance(value, Damaged) for value in values.values()):
         complain("[damaged] could not be read; `threadline fsck` tells what can be done")
         raise typer.Exit(1)
+
+
+def _next_nodes(checkpoint: Any, finished: Any) -> tuple[str, ...] | None:
+    """The nodes that are due; unknown where a channel that says so is damaged."""
+    try:
+        return next_nodes(checkpoint, finished)
+    except Corrupt:
+        return None
+
+
+def _waiting_json(one: Waiting) -> dict[str, Any]:
+    return {"interrupt_id": one.interrupt_id, "task_id": one.task_id, "value": plain(one.value)}
 
 
 def _value_or_damage(held: Any, name: str) -> Any:
@@ -137,12 +128,15 @@ def _described(key: str, value: Any) -> str:
 def diff(
     url: Url,
     thread: ThreadId,
-    a: Annotated[str, typer.Argument(metavar="A", help="The earlier checkpoint, named as for show.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="The earlier checkpoint, named as for show.")] = "head~1",
     b: Annotated[str, typer.Argument(metavar="B", help="The later checkpoint.")] = "head",
     reveal: Reveal = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what differs between two checkpoints of a thread."""
+    """Show what differs between two checkpoints of a thread.
+
+    Of a thread alone: what its newest checkpoint changed.
+    """
     with open_store(url, read_only=True) as store:
         handle: Any = store.saver.thread(thread)
         found = handle.diff(a, b)

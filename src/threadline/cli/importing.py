@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from .. import importing
 from ..core.damage import told_unknown
 from ..importing import Counts, ImportReport
-from .opening import Modules, import_modules
+from .opening import Modules, given_keys, import_modules
 from .output import AsJson, complain, one_line, print_facts, print_json, progress_bar, readable_bytes, without_password
 
 __all__ = ["import_threads"]
@@ -46,7 +46,9 @@ def import_threads(
     log.setLevel(logging.ERROR)
     try:
         with progress_bar("importing") as progress:
-            report = importing.import_threads(source, to, progress=progress)
+            ring = given_keys()
+            options: dict[str, Any] = {} if ring is None else {"encryption": ring}
+            report = importing.import_threads(source, to, progress=progress, **options)
     except KeyboardInterrupt:
         complain("stopped; run the same command again to continue")
         raise typer.Exit(130) from None

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..backends.port import CheckpointKey
+from ..backends.port import CheckpointKey, Space
 from ..core.policies import Plan
 from ..core.policy import Policy, seconds_of
 from ..core.sweeping import Swept
@@ -26,6 +26,7 @@ from .output import (
     Yes,
     complain,
     counted,
+    iso_time,
     one_line,
     print_facts,
     print_json,
@@ -154,14 +155,19 @@ def gc(url: Url, yes: Yes = False, as_json: AsJson = False) -> None:
 def compact(url: Url, as_json: AsJson = False) -> None:
     """Give the space of what was deleted back to the system."""
     with open_store(url) as store:
-        before = store.engine.run(lambda backend: backend.size_bytes())
+        before = store.engine.run(lambda backend: backend.space())
         store.saver.compact()
-        after = store.engine.run(lambda backend: backend.size_bytes())
+        after = store.engine.run(lambda backend: backend.space())
     if as_json:
-        print_json({"bytes_before": before, "bytes_after": after})
+        print_json({"bytes_before": before.taken_bytes, "bytes_after": after.taken_bytes})
     else:
         sizes = (("before", before), ("after", after))
-        print_facts([(name, f"{size:,} bytes ({readable_bytes(size)})") for name, size in sizes])
+        print_facts([(name, f"{one.taken_bytes:,} bytes ({_free(one)})") for name, one in sizes])
+
+
+def _free(space: Space) -> str:
+    free = f", {readable_bytes(space.free_bytes)} free" if space.free_bytes else ""
+    return f"{readable_bytes(space.taken_bytes)}{free}"
 
 
 def _sweep_for_ever(
@@ -200,7 +206,7 @@ def _tell_round(swept: Swept, as_json: bool) -> None:
     import json
 
     if as_json:
-        told: dict[str, Any] = {"time": time.time(), **dataclasses.asdict(swept)}
+        told: dict[str, Any] = {"time": iso_time(time.time()), **dataclasses.asdict(swept)}
         print(json.dumps(told), flush=True)
         return
     said = "another process is sweeping" if swept.is_elsewhere else _sentence(swept)
@@ -216,7 +222,7 @@ def _sentence(swept: Swept) -> str:
 
 def _swept_facts(swept: Swept, is_done: bool) -> list[tuple[str, str]]:
     facts = [("threads", f"{swept.threads:,}"), ("expired", f"{len(swept.expired):,}")]
-    facts += [("", thread_id) for thread_id in some(swept.expired)]
+    facts += [("", str(line)) for line in told(some(swept.expired), len(swept.expired))]
     facts.append(
         ("checkpoints", f"{swept.checkpoints:,} to delete" if not is_done else f"{swept.checkpoints:,} deleted")
     )
@@ -228,7 +234,8 @@ def _swept_facts(swept: Swept, is_done: bool) -> list[tuple[str, str]]:
 def _plan_facts(plan: Plan) -> list[tuple[str, str]]:
     facts = [("thread", plan.thread_id), ("keeps", counted(len(plan.keeps), "checkpoint"))]
     facts.append(("deletes", f"{counted(len(plan.removes), 'checkpoint')}, about {readable_bytes(plan.freed_bytes)}"))
-    facts += [("", f"{key.id}{f' in {key.namespace}' if key.namespace else ''}") for key in some(plan.removes)]
+    named = [f"{key.id}{f' in {key.namespace}' if key.namespace else ''}" for key in plan.removes]
+    facts += [("", line) for line in told(some(named), len(named))]
     if plan.empties:
         facts.append(("writes", f"of {counted(len(plan.empties), 'checkpoint')} to keep are dropped"))
     return facts
@@ -251,6 +258,11 @@ def _plan_json(plan: Plan, is_done: bool) -> dict[str, Any]:
 def some(names: Any) -> list[Any]:
     """All of them; on a terminal only the first."""
     return list(names) if screen_width() is None else list(names[:_MOST_LISTED])
+
+
+def told(shown: list[Any], count: int) -> list[Any]:
+    """What is shown, and how many there are besides."""
+    return [*shown, f"… {count - len(shown):,} more (--json lists them)"] if count > len(shown) else shown
 
 
 def ending(is_done: bool, done: str, planned: str, trash: str | None = None) -> tuple[str, str]:

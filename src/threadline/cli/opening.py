@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Annotated, NamedTuple
 
 import typer
@@ -15,11 +16,11 @@ from ..backends.engine import Engine
 from ..codec import KeyRing, Serializer
 from ..codec.structure import StructuralCodec
 from ..connecting import make_engine, make_tools, parse_url
-from ..core.tools import Tools
+from ..core.tools import Tools, ids_of_keys
 from ..errors import InvalidRequest, NotFound
 from ..saver import Saver
 
-__all__ = ["Modules", "Store", "import_modules", "open_store", "require_file"]
+__all__ = ["KEY_FILE", "Modules", "Store", "given_keys", "import_modules", "open_store", "require_file"]
 
 Modules = Annotated[
     list[str] | None,
@@ -31,7 +32,10 @@ Modules = Annotated[
     ),
 ]
 
-_KEY = "LANGGRAPH_AES_KEY"
+# The path that --key-file gave to the command that runs.
+KEY_FILE: ContextVar[str | None] = ContextVar("KEY_FILE", default=None)
+_KEYS = "THREADLINE_KEYS"
+_LANGGRAPHS = "LANGGRAPH_AES_KEY"
 
 
 class Store(NamedTuple):
@@ -57,13 +61,13 @@ def import_modules(modules: Sequence[str] | None) -> None:
 def open_store(url: str, *, read_only: bool = False, structural: bool = True) -> Iterator[Store]:
     """A store that must be there. Values are read as structures, unless they are to be written again.
 
-    An encrypted store is opened with the key in LANGGRAPH_AES_KEY.
+    An encrypted store is opened with the keys of --key-file or THREADLINE_KEYS, or with LANGGRAPH_AES_KEY.
     """
     require_file(url)
     engine = make_engine(url, read_only=True) if read_only else make_engine(url, setup=False)
     try:
         serde = Serializer(codec=StructuralCodec()) if structural else None
-        tools = make_tools(engine, serde=serde, encryption=_key_of(engine))
+        tools = make_tools(engine, serde=serde, encryption=_keys_of(engine, read_only))
         yield Store(Saver(engine, tools).open(), engine, tools)
     finally:
         engine.close()
@@ -76,9 +80,38 @@ def require_file(url: str) -> None:
         raise NotFound(f"there is no database at {path}; `threadline setup` makes one")
 
 
-def _key_of(engine: Engine) -> KeyRing | None:
-    if engine.run(lambda backend: backend.get_meta("keys")) is None:
+def given_keys() -> KeyRing | None:
+    """The keys of --key-file, or else those of THREADLINE_KEYS; None where neither is given."""
+    path = KEY_FILE.get()
+    if path is not None:
+        try:
+            with open(path, encoding="utf-8") as file:
+                return KeyRing.from_text(file.read(), f"the key file {path}")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise InvalidRequest(f"the key file {path} cannot be read: {reason}") from None
+    text = os.environ.get(_KEYS)
+    return KeyRing.from_text(text, _KEYS) if text else None
+
+
+def _keys_of(engine: Engine, read_only: bool) -> KeyRing | None:
+    stored = engine.run(lambda backend: backend.get_meta("keys"))
+    if stored is None:
         return None
-    if not os.environ.get(_KEY):
-        raise InvalidRequest(f"this store is encrypted: set {_KEY} to its key")
-    return KeyRing.from_env(_KEY)
+    ring = given_keys()
+    if ring is None and os.environ.get(_LANGGRAPHS):
+        ring = KeyRing.from_env(_LANGGRAPHS)
+    if ring is None:
+        raise InvalidRequest(
+            f"this store is encrypted: set {_KEYS} to its keys (id:base64, the current one first), or name a file that "
+            f"holds them with --key-file; {_LANGGRAPHS} stands for a key with the id env"
+        )
+    known = ids_of_keys(stored)
+    ours = [key_id for key_id in ring.ids if key_id in known]
+    if not ours:
+        raise InvalidRequest(
+            f"this store is encrypted under {', '.join(map(repr, known))}, and the keys given are "
+            f"{', '.join(map(repr, ring.ids))}: give one of its own, by {_KEYS} or --key-file"
+        )
+    # Looking adds no key to those that a store knows.
+    return ring.sealing_with(ours[0]) if read_only and ring.current not in known else ring

@@ -6,11 +6,15 @@ terminals; in a pipe or a log there is plain text, one fact a line.
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import re
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import Annotated, Any
 
@@ -18,6 +22,8 @@ import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
+
+from ..core.policy import Policy, seconds_of
 
 # Names in a store may be anybody's, and a terminal obeys what it is shown.
 from ..printable import printable as clean
@@ -33,11 +39,15 @@ __all__ = [
     "clean",
     "complain",
     "counted",
+    "iso_time",
+    "moment_of",
     "one_line",
+    "paged",
     "print_facts",
     "print_json",
     "print_line",
     "print_rows",
+    "print_wrapped_facts",
     "progress_bar",
     "readable_bytes",
     "readable_time",
@@ -78,6 +88,18 @@ def print_facts(facts: Sequence[tuple[str, str]], *, is_cut: bool = False) -> No
         print_line((_padded(clean(name), width), "bold"), ("  ", ""), (value, ""), is_cut=is_cut)
 
 
+def print_wrapped_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """The same, uncut: on a terminal a long value goes on below itself."""
+    width = max(cell_len(clean(name)) for name, _ in facts)
+    columns = screen_width()
+    for name, value in facts:
+        lines = [clean(value)]
+        if columns is not None:
+            lines = [part.plain for part in Text(lines[0]).wrap(Console(), max(columns - width - 2, 20))] or [""]
+        for place, line in enumerate(lines):
+            print_line((_padded("" if place else clean(name), width), "bold"), ("  ", ""), (line, ""), is_cut=False)
+
+
 def print_rows(rows: Sequence[Sequence[str]], styles: Sequence[str] = (), *, numbers: Sequence[int] = ()) -> None:
     """Rows of columns beneath each other, `numbers` to the right; the last is cut where a terminal ends."""
     cleaned = [[clean(cell) for cell in row] for row in rows]
@@ -92,7 +114,7 @@ def print_rows(rows: Sequence[Sequence[str]], styles: Sequence[str] = (), *, num
 
 def print_line(*parts: tuple[str, str], is_cut: bool = True) -> None:
     """One line of texts and their styles; on a terminal it ends with … where it is too long."""
-    console = Console(highlight=False, emoji=False, markup=False)
+    console = _pager or Console(highlight=False, emoji=False, markup=False)
     line = Text.assemble(*((clean(text), style) for text, style in parts))
     line.rstrip()
     if is_cut and console.is_terminal:
@@ -107,8 +129,45 @@ def print_json(value: Any) -> None:
 
 def screen_width() -> int | None:
     """How many columns the terminal has; None where output goes into a pipe or a file, which has no end."""
-    console = Console()
+    console = _pager or Console()
     return console.width if console.is_terminal else None
+
+
+# What lines go to while they are shown page by page.
+_pager: Console | None = None
+
+
+@contextmanager
+def paged() -> Iterator[None]:
+    """Show what the block prints page by page, by $PAGER or less, where people sit before a terminal."""
+    global _pager
+    command = os.environ.get("PAGER", "").strip() or shutil.which("less") or ""
+    console = Console()
+    if (
+        command == "cat"
+        or not (console.is_terminal and sys.stdin.isatty() and sys.stdout.isatty() and command)
+        or console.is_dumb_terminal
+    ):
+        yield
+        return
+    import subprocess
+
+    # As git has it: what fits the screen is shown at once, colours stay, the screen is not cleared.
+    settings = {**os.environ, "LESS": os.environ.get("LESS", "FRX")}
+    with subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=settings, text=True) as process:
+        stream = process.stdin
+        assert stream is not None
+        _pager = Console(
+            file=stream, force_terminal=True, width=console.width, highlight=False, emoji=False, markup=False
+        )
+        try:
+            yield
+        except BrokenPipeError:
+            pass  # the reader has seen enough
+        finally:
+            _pager = None
+            with suppress(BrokenPipeError):
+                stream.close()
 
 
 def complain(sentence: str) -> None:
@@ -119,8 +178,15 @@ def complain(sentence: str) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """An error without line breaks and without passwords."""
-    return without_password(" ".join(str(error).split())) or type(error).__name__
+    """An error without line breaks and without passwords; what it tells callers to do, as a command does it."""
+    return without_password(_as_typed(" ".join(str(error).split()))) or type(error).__name__
+
+
+def _as_typed(sentence: str) -> str:
+    """A sentence that names options as they are typed: --keep-last, where Python has keep_last."""
+    names = "|".join(one.name for one in dataclasses.fields(Policy))
+    sentence = re.sub(rf"\b(?:{names})\b", lambda found: f"--{found[0].replace('_', '-')}", sentence)
+    return re.sub(r"call setup\(\) once(, or open it with setup='create')?", "`threadline setup` makes them", sentence)
 
 
 @contextmanager
@@ -154,6 +220,23 @@ def counted(count: int, noun: str) -> str:
 def readable_time(seconds: float) -> str:
     """A moment, in UTC and to the second."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def moment_of(text: str | None, option: str) -> float | None:
+    """A time that was typed: a span that ends now, such as 7d, or a time such as 2026-01-31T12:00."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        span = seconds_of(text, option)
+        assert span is not None
+        return time.time() - span
+
+
+def iso_time(seconds: float | None) -> str | None:
+    """A moment for programs, as ISO 8601 has it."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc).isoformat()
 
 
 def without_password(text: str) -> str:

@@ -1,7 +1,8 @@
 """`threadline log`: the tree of a thread's checkpoints, drawn as `git log --graph` draws commits.
 
 A line for each checkpoint: rails, id, step, source, the bytes it added, the channels it changed, and marks: `head`
-for the newest of its namespace, `branch` for the end of another branch, tags, pins, and where it came from.
+for the newest of its namespace, `branch` for the end of another branch, tags, pins, where it came from, and `interrupt`
+or `error` where a task asked or failed.
 What does not fit behind the channels goes below.
 """
 
@@ -15,10 +16,22 @@ import typer
 from rich.cells import cell_len
 
 from ..core.timeline import Entry
+from ..errors import NotFound
 from ..model import is_engine_channel
 from .drawing import Step, draw
 from .opening import open_store
-from .output import AsJson, ThreadId, Url, clean, print_json, print_line, readable_bytes, screen_width
+from .output import (
+    AsJson,
+    ThreadId,
+    Url,
+    clean,
+    iso_time,
+    paged,
+    print_json,
+    print_line,
+    readable_bytes,
+    screen_width,
+)
 
 __all__ = ["log"]
 
@@ -33,7 +46,10 @@ def log(
     namespace: Annotated[
         str | None,
         typer.Option(
-            "--ns", metavar="NAMESPACE", help="Only this namespace; '' is the root graph.", show_default=False
+            "--ns",
+            metavar="NAMESPACE",
+            help="Only this namespace, with or without its task ids; '' is the root graph.",
+            show_default=False,
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest.")] = None,
@@ -45,15 +61,22 @@ def log(
     """
     with open_store(url, read_only=True) as store:
         entries = store.saver.thread(thread).log(namespace=namespace).entries
+    if namespace and not entries:
+        raise NotFound(f"thread {thread!r} has no namespace {namespace!r}; `threadline log` without --ns shows all")
     if as_json:
         print_json([_entry_json(entry) for entry in entries[:limit]])
         return
+    with paged():
+        _print_log(entries, limit)
+
+
+def _print_log(entries: Sequence[Entry], limit: int | None) -> None:
     width = screen_width()
     ids = _short_ids([entry.id for entry in entries]) if width else {entry.id: entry.id for entry in entries}
     # The sort is stable: within a namespace the newest stay first.
     for place, (name, group) in enumerate(groupby(sorted(entries, key=_namespace), key=_namespace)):
         if place:
-            print()
+            print_line()
         if name:
             print_line((f"namespace {name}", "bold cyan"))
         _print_tree(list(group)[:limit], ids, width)
@@ -137,6 +160,10 @@ def _marks(entry: Entry, newest: Entry, ids: dict[str, str]) -> str:
     marks += [f"{verb} {ids.get(origin, origin)}" for origin in entry.origins]
     if entry.parent is not None and not entry.has_parent:
         marks.append("parent pruned")
+    if entry.is_interrupted:
+        marks.append("interrupt")
+    if entry.has_error:
+        marks.append("error")
     if entry.damage is not None:
         marks.append("damaged")
     return f"[{', '.join(map(clean, marks))}]" if marks else ""
@@ -157,8 +184,9 @@ def _shared(a: str, b: str) -> int:
 
 def _entry_json(entry: Entry) -> dict[str, Any]:
     names = (
-        "thread_id", "namespace", "id", "parent", "has_parent", "step", "source", "created",
-        "added_bytes", "is_head", "is_pinned", "damage",
+        "thread_id", "namespace", "id", "parent", "has_parent", "step", "source",
+        "added_bytes", "is_head", "is_pinned", "is_interrupted", "has_error", "damage",
     )  # fmt: skip
     told = {name: getattr(entry, name) for name in names}
+    told["created"] = iso_time(entry.created)
     return {**told, "changed": list(entry.changed), "tags": list(entry.tags), "origins": list(entry.origins)}

@@ -7,7 +7,9 @@ row uses yet or any more; the first one seals, all of them open.
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -67,6 +69,41 @@ class KeyRing:
         if not text:
             raise InvalidRequest(f"the environment variable {variable} holds no key")
         return cls({"env": text.encode()})
+
+    @classmethod
+    def from_text(cls, text: str, where: str = "the text") -> KeyRing:
+        """A ring of keys written as `2027-01:BASE64,2026-01:BASE64`, or one a line; the first is current.
+
+        Errors name `where` the text is from and the id of a key, and nothing else of it.
+        """
+        keys: dict[str, bytes] = {}
+        for part in re.split(r"[,\n]", text):
+            entry = part.strip()
+            if not entry or entry.startswith("#"):
+                continue
+            key_id, colon, encoded = (piece.strip() for piece in entry.partition(":"))
+            if not colon or not key_id:
+                raise InvalidRequest(f"{where} has no id before one of its keys: write it as 2027-01:BASE64")
+            if key_id in keys:
+                raise InvalidRequest(f"{where} has two keys {key_id!r}")
+            try:
+                # Both alphabets of base64, with or without padding.
+                plain = encoded.replace("-", "+").replace("_", "/").rstrip("=")
+                keys[key_id] = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+            except ValueError:
+                raise InvalidRequest(f"{where}: the key {key_id!r} is not written in base64") from None
+        if not keys:
+            raise InvalidRequest(f"{where} holds no key: write it as 2027-01:BASE64")
+        return cls(keys)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the keys."""
+        return tuple(self._keys)
+
+    def sealing_with(self, key_id: str) -> KeyRing:
+        """The same keys, of which another is current."""
+        return KeyRing(self._keys, current=key_id)
 
     @staticmethod
     def generate() -> bytes:

@@ -24,8 +24,11 @@ class Stats:
     checkpoints: int
     writes: int
     chunks: int
-    # What the store takes: the pages in use of the database, or the records in memory.
+    # What the store holds: the pages in use of the database, or the records in memory.
     bytes_stored: int
+    # What it takes from the system, as `ls` shows a file and the log beside it, and how much of that is free for later.
+    bytes_on_disk: int
+    bytes_free: int
     # What the same checkpoints would take if each held its whole state.
     bytes_without_sharing: int
     mean_checkpoint_bytes: float
@@ -59,12 +62,15 @@ async def take_stats(backend: Backend, now: float) -> Stats:
     hidden = await hidden_figures(backend, now)
     whole = await _bytes_without_sharing(backend, hidden)
     checkpoints = figures.checkpoints - hidden.checkpoints
+    space = await backend.space()
     return Stats(
         threads=figures.threads,
         checkpoints=checkpoints,
         writes=figures.writes - hidden.writes,
         chunks=figures.chunks,
         bytes_stored=await backend.size_bytes(),
+        bytes_on_disk=space.taken_bytes,
+        bytes_free=space.free_bytes,
         bytes_without_sharing=whole,
         mean_checkpoint_bytes=whole / checkpoints if checkpoints > 0 else 0.0,
         checkpoints_per_hour=tuple(figures.recent_hours.get(hour, 0) - hidden.hours[hour] for hour in range(24)),

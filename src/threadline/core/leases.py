@@ -7,24 +7,50 @@ swap, so two holders can never both believe they have it before it expires.
 from __future__ import annotations
 
 import os
-import struct
+from dataclasses import dataclass
+from datetime import datetime, timezone
 
+from ..backends.lease_record import LeaseRecord
 from ..backends.port import Backend
 from ..backends.rules import TOKEN_BYTES
 from ..errors import Corrupt
 
-__all__ = ["release", "take"]
+__all__ = ["LockInfo", "end", "held", "locks", "release", "take", "told"]
 
 
-async def take(backend: Backend, thread_id: str, ttl_seconds: float, now: float, token: bytes | None) -> bytes | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockInfo:
+    """A lease that somebody holds; times are seconds since 1970."""
+
+    thread_id: str
+    # The name its holder gave, or host and process; empty where the record does not say.
+    holder: str
+    since: float | None
+    # When it ends, unless it is renewed.
+    ends: float
+
+    @property
+    def config(self) -> dict[str, dict[str, str]]:
+        """The config of the thread."""
+        return {"configurable": {"thread_id": self.thread_id}}
+
+
+async def take(
+    backend: Backend, thread_id: str, ttl_seconds: float, now: float, token: bytes | None, holder: str = ""
+) -> bytes | None:
     """Take a lease, or renew the one that `token` proves; None when another holds it or it was lost."""
     current = await backend.get_lease(thread_id)
-    holder, ends = _parse(thread_id, current)
-    if holder != token and (token is not None or ends > now):
+    record = _parsed(thread_id, current)
+    if token is None:
+        if record is not None and record.ends > now:
+            return None
+        token = os.urandom(TOKEN_BYTES)
+        record = LeaseRecord(token, now + ttl_seconds, thread_id, holder, now)
+    elif record is None or record.token != token:
         return None
-    token = token or os.urandom(TOKEN_BYTES)
-    record = token + _ENDS.pack(now + ttl_seconds)
-    return token if await backend.swap_lease(thread_id, current, record) else None
+    else:
+        record = record._replace(ends=now + ttl_seconds)
+    return token if await backend.swap_lease(thread_id, current, record.packed()) else None
 
 
 async def release(backend: Backend, thread_id: str, token: bytes) -> None:
@@ -38,12 +64,51 @@ async def release(backend: Backend, thread_id: str, token: bytes) -> None:
             return
 
 
-_ENDS = struct.Struct(">d")
+async def end(backend: Backend, thread_id: str, now: float) -> LockInfo | None:
+    """End a lease, whoever holds it; says which it was, and None where nobody held one."""
+    while True:
+        current = await backend.get_lease(thread_id)
+        if current is None:
+            return None
+        if await backend.swap_lease(thread_id, current, None):
+            try:
+                return _running(thread_id, _parsed(thread_id, current), now)
+            except Corrupt:
+                return LockInfo(thread_id=thread_id, holder="", since=None, ends=now)
 
 
-def _parse(thread_id: str, record: bytes | None) -> tuple[bytes | None, float]:
-    if record is None:
-        return None, 0.0
-    if len(record) != TOKEN_BYTES + _ENDS.size:
-        raise Corrupt(f"the lease of thread {thread_id!r} is damaged")
-    return record[:TOKEN_BYTES], _ENDS.unpack_from(record, TOKEN_BYTES)[0]
+async def held(backend: Backend, thread_id: str, now: float) -> LockInfo | None:
+    """Who holds the lease of a thread now; None where nobody does."""
+    return _running(thread_id, _parsed(thread_id, await backend.get_lease(thread_id)), now)
+
+
+async def locks(backend: Backend, now: float, prefix: str = "") -> list[LockInfo]:
+    """The leases that are held now, by thread. A record that is damaged is left out."""
+    found: list[LockInfo] = []
+    for stored in await backend.leases():
+        try:
+            record = LeaseRecord.unpacked(stored)
+        except Corrupt:
+            continue
+        info = _running(record.thread_id, record, now)
+        if info is not None and info.thread_id and info.thread_id.startswith(prefix):
+            found.append(info)
+    return sorted(found, key=lambda info: info.thread_id)
+
+
+def told(info: LockInfo, now: float) -> str:
+    """Who holds a lease, since when and for how long still, in words."""
+    since = ""
+    if info.since is not None:
+        since = f" since {datetime.fromtimestamp(info.since, timezone.utc):%Y-%m-%d %H:%M:%SZ}"
+    return f"{info.holder or 'another run'}{since}, for {max(info.ends - now, 0.0):.0f} s more unless it is renewed"
+
+
+def _running(thread_id: str, record: LeaseRecord | None, now: float) -> LockInfo | None:
+    if record is None or record.ends <= now:
+        return None
+    return LockInfo(thread_id=thread_id, holder=record.holder, since=record.since, ends=record.ends)
+
+
+def _parsed(thread_id: str, stored: bytes | None) -> LeaseRecord | None:
+    return None if stored is None else LeaseRecord.unpacked(stored, f"the lease of thread {thread_id!r}")

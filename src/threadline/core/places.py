@@ -14,6 +14,7 @@ from typing import Any
 
 from ..backends.port import Backend, CheckpointKey, Found, Query
 from ..errors import InvalidRequest, NotFound
+from ..namespaces import ROOT, recast
 from .pages import each_found
 from .requests import place_of, plain_text
 from .words import Tag, living, tags_of
@@ -38,6 +39,7 @@ async def find(backend: Backend, thread_id: str, at: At, namespace: str = "", *,
 async def resolve(backend: Backend, thread_id: str, at: At, namespace: str = "") -> CheckpointKey:
     """The checkpoint that a place means; NotFound or InvalidRequest when it means none, or several."""
     await living(backend, thread_id)
+    namespace = await _whole_namespace(backend, thread_id, namespace)
     if hasattr(at, "config"):
         at = at.config
     if isinstance(at, Mapping):
@@ -61,6 +63,16 @@ async def resolve(backend: Backend, thread_id: str, at: At, namespace: str = "")
         start = await resolve(backend, thread_id, name or "head", namespace)
         return await _parent(backend, thread_id, start, sum(int(step or 1) for step in steps))
     return await _named(backend, thread_id, plain_text(at, "the place"), namespace)
+
+
+async def _whole_namespace(backend: Backend, thread_id: str, namespace: str) -> str:
+    """The namespace that was named, or the newest that is it but for the ids of tasks; `child` means `child:1b2c…`."""
+    if namespace == ROOT or await backend.find(thread_id, namespace, None, with_writes=False) is not None:
+        return namespace
+    async for found in each_found(backend, Query(thread_id=thread_id, limit=64, with_writes=False), growth=4):
+        if recast(found.row.namespace) == namespace:
+            return found.row.namespace
+    return namespace
 
 
 async def _named(backend: Backend, thread_id: str, name: str, namespace: str) -> CheckpointKey:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import ormsgpack
 
@@ -18,10 +19,39 @@ from .tools import Tools
 from .trash import origin_of, read_record, write_record
 from .words import change_words, resealed_words, rewrap_words, words_form
 
-__all__ = ["keys_in_use", "rotate"]
+__all__ = ["KeyUse", "key_uses", "keys_in_use", "rotate"]
 
 log = logging.getLogger("threadline")
 _PAGE = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyUse:
+    """A key of a store: how many rows are sealed under it, and whether what is written now will be."""
+
+    id: str
+    rows: int
+    is_current: bool
+    # Whether stored bytes need it still, be it the store's own secret or what was set aside; others may leave the ring.
+    is_needed: bool
+
+
+async def key_uses(backend: Backend, tools: Tools) -> list[KeyUse]:
+    """The keys that a store knows, in the order in which it came to know them."""
+    needed = await keys_in_use(backend, tools)
+    ring = tools.envelope.ring
+    if ring is None:
+        return []
+    rows: dict[int, int] = defaultdict(int)
+    for form, count in (await backend.forms()).items():
+        rows[form >> 1] += count
+    for prefix in ("", HIDDEN):
+        async for thread in _threads(backend, prefix):
+            rows[words_form(thread) >> 1] += 1 if thread.metadata else 0
+    return [
+        KeyUse(id=key_id, rows=rows[number], is_current=key_id == ring.current, is_needed=key_id in needed)
+        for key_id, number in tools.envelope.key_numbers.items()
+    ]
 
 
 async def keys_in_use(backend: Backend, tools: Tools) -> set[str]:

@@ -15,6 +15,8 @@ from typing import Any
 from ..backends.port import Backend, CheckpointKey, Found
 from ..chunks.digest import split_links
 from ..errors import Corrupt, NotAllowed, NotFound
+from ..model import ERROR, INTERRUPT
+from ..namespaces import ROOT, recast
 from .documents import Document, read_document, read_metadata
 from .pages import thread_rows
 from .tools import Tools
@@ -49,6 +51,9 @@ class Entry:
     # Where a fork or a merge came from.
     origins: tuple[str, ...] = ()
     damage: str | None = None
+    # Whether a task stopped here with a question, answered since or not, and whether one failed.
+    is_interrupted: bool = False
+    has_error: bool = False
 
     @property
     def config(self) -> dict[str, Any]:
@@ -117,6 +122,7 @@ async def read_log(
     weights = await chunk_weights(backend, thread.pool) if sizes else {}
     heads = heads_of((_key(found), _parent(found)) for found in rows)
     marks = tags_of(thread)
+    stopped = await _stopped(backend, thread_id)
     seen: set[bytes] = set()
     entries: list[Entry] = []
     for found in reversed(rows):
@@ -140,10 +146,26 @@ async def read_log(
                 is_pinned=any(mark.key == key and not mark.name for mark in marks),
                 origins=_origins(tools, found),
                 damage=damage,
+                is_interrupted=(key, INTERRUPT) in stopped,
+                has_error=(key, ERROR) in stopped,
             )
         )
-    shown = tuple(entry for entry in reversed(entries) if namespace is None or entry.namespace == namespace)
+    shown = tuple(entry for entry in reversed(entries) if _is_in(entry.namespace, namespace))
     return Log(thread_id, shown, tuple(entry for entry in shown if entry.is_head))
+
+
+def _is_in(namespace: str, wanted: str | None) -> bool:
+    """Whether this is the namespace wanted, named with its tasks or without; None wants all."""
+    return wanted is None or namespace == wanted or (wanted != ROOT and recast(namespace) == wanted)
+
+
+async def _stopped(backend: Backend, thread_id: str) -> set[tuple[CheckpointKey, str]]:
+    """At which checkpoints tasks asked or failed; told by the channels of writes, which are not opened."""
+    return {
+        (CheckpointKey(write.namespace, write.checkpoint_id), write.channel)
+        for write in await backend.thread_writes(thread_id)
+        if write.channel in (INTERRUPT, ERROR)
+    }
 
 
 def _key(found: Found) -> CheckpointKey:

@@ -21,13 +21,13 @@ from ..codec.envelope import Envelope
 from ..codec.hashing import blake2b
 from ..codec.seal import Ring
 from ..codec.wire import Codec
-from ..errors import InvalidRequest
+from ..errors import Corrupt, InvalidRequest
 from .documents import Roots
 from .known import Known, KnownThreads
 from .policy import Policy
 from .requests import Place
 
-__all__ = ["Descent", "Parent", "Tools"]
+__all__ = ["Descent", "Parent", "Tools", "ids_of_keys"]
 
 log = logging.getLogger("threadline")
 _META_KEYS = "keys"
@@ -316,6 +316,15 @@ class Tools:
         stored = await backend.get_meta(_META_KEYS)
         number: Any = ormsgpack.unpackb(stored)[1] if stored else 0
         return int(number)
+
+
+def ids_of_keys(stored: bytes) -> list[str]:
+    """The ids of the keys that a store knows, of its record of them."""
+    try:
+        ids, _, _ = ormsgpack.unpackb(stored)
+        return [str(key_id) for key_id in ids]
+    except (ValueError, TypeError):
+        raise Corrupt("the record of the store's keys is damaged") from None
 
 
 def _short(place: Place) -> int:

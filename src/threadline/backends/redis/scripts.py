@@ -361,12 +361,12 @@ end
     _HEADS,
 )
 
-# The same for its writes: links, form, bytes.
+# The same for its writes: links, form, bytes, serial.
 WRITE_HEADS = script(
     COMMON,
     r"""
 local INDEX, HELD = TASKS, WRITES
-local function ABOUT(row) return {row[1], row[2], #row[5]} end
+local function ABOUT(row, place) return {row[1], row[2], #row[5], string.match(place, '^%d+')} end
 """,
     _HEADS,
 )

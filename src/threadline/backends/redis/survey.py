@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import InvalidRequest
 from ..hidden import is_hidden
-from ..port import PoolSummary
+from ..port import PoolSummary, Space, Weight, Weights
 from .layout import POOL_KEYS, encoded, thread_of
 from .reader import RedisReader, batches
 from .scripts import CHUNK_HEADS, ROW_HEADS, WRITE_HEADS, Script
@@ -62,18 +62,45 @@ class RedisSurvey(RedisReader):
             found += [(links, size) for _, links, _, _, _, size in heads]
         return found
 
-    async def forms(self) -> set[int]:
-        found: set[int] = set()
+    async def leases(self) -> list[bytes]:
+        found: list[bytes] = []
+        async for pools in self._all_pools():
+            for records in await self.link.batch([("HVALS", self.keys.of(pool, "leases")) for pool in pools]):
+                found += records
+        return found
+
+    async def weights(self, pools: Sequence[int]) -> Weights:
+        found = Weights([], [], [])
+        for pool in dict.fromkeys(pools):
+            for kind, script, links_at in ((found.checkpoints, ROW_HEADS, 1), (found.writes, WRITE_HEADS, 0)):
+                sums: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+                async for heads in self._heads(script, pool):
+                    for head in heads:
+                        one = sums[int(head[0] if links_at else head[3])]
+                        one[0] += 1
+                        one[1] += len(head[links_at]) + int(head[5] if links_at else head[2])
+                kind += [Weight(pool, serial, rows, size) for serial, (rows, size) in sums.items()]
+            chunks = await self._chunk_heads(pool, await self.pool_digests(pool, b"", 1 << 62))
+            if chunks:
+                size = sum(size + len(links) for _, links, _, size in chunks)
+                found.chunks.append(Weight(pool, 0, len(chunks), size))
+        return found
+
+    async def forms(self) -> dict[int, int]:
+        found: dict[int, int] = defaultdict(int)
         async for pools in self._all_pools():
             for pool in pools:
                 async for heads in self._heads(ROW_HEADS, pool):
                     for head in heads:
-                        found.update((int(head[2]), int(head[3])))
+                        for form in {int(head[2]), int(head[3])}:
+                            found[form] += 1
                 async for heads in self._heads(WRITE_HEADS, pool):
-                    found.update(int(form) for _, form, _ in heads)
+                    for head in heads:
+                        found[int(head[1])] += 1
                 digests = await self.pool_digests(pool, b"", 1 << 62)
-                found.update(int(form) for _, _, form, _ in await self._chunk_heads(pool, digests))
-        return found
+                for _, _, form, _ in await self._chunk_heads(pool, digests):
+                    found[int(form)] += 1
+        return dict(found)
 
     async def summary(self, now: float) -> PoolSummary:
         sums: dict[str, int] = defaultdict(int)
@@ -118,7 +145,7 @@ class RedisSurvey(RedisReader):
                     hours[int((now - float(created)) // 3600)] += 1
         async for heads in self._heads(WRITE_HEADS, pool):
             sums["writes"] += len(heads)
-            sums["row_bytes"] += sum(size + len(links) for links, _, size in heads)
+            sums["row_bytes"] += sum(size + len(links) for links, _, size, _ in heads)
 
     async def size_bytes(self) -> int:
         """What the keys take in the server's memory; where it will not say, the bytes they hold."""
@@ -132,6 +159,9 @@ class RedisSurvey(RedisReader):
         except InvalidRequest:
             figures = await self.summary(0.0)
             return figures.chunk_bytes + figures.row_bytes
+
+    async def space(self) -> Space:
+        return Space(await self.size_bytes(), 0)
 
     async def _heads(self, script: Script, pool: int) -> Any:
         """What a script tells of the rows of a pool, some at a time."""

@@ -7,7 +7,20 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ..hidden import HIDDEN
-from ..port import Asking, CheckpointKey, CheckpointKeys, CheckpointRow, Found, PoolSummary, Query, ThreadRow, WriteRow
+from ..port import (
+    Asking,
+    CheckpointKey,
+    CheckpointKeys,
+    CheckpointRow,
+    Found,
+    PoolSummary,
+    Query,
+    Space,
+    ThreadRow,
+    Weight,
+    Weights,
+    WriteRow,
+)
 from ..rules import lease_key, write_order
 from .search import page_statement
 from .statements import CONDITIONS, Statements
@@ -54,6 +67,9 @@ class Database(Protocol):
     async def size_bytes(self) -> int:
         """What the database takes on disk."""
 
+    async def space(self) -> Space:
+        """The same as the system counts it, and how much of it is free."""
+
     async def setup(self) -> None:
         """Create or migrate the schema."""
 
@@ -68,9 +84,14 @@ class SqlReader:
         self.database = database
         self.sql = statements
 
-    async def forms(self) -> set[int]:
-        async def work(tx: Transaction) -> set[int]:
-            return {form for statement in self.sql.forms for (form,) in await tx.rows(statement)}
+    async def forms(self) -> dict[int, int]:
+        async def work(tx: Transaction) -> dict[int, int]:
+            found: dict[int, int] = defaultdict(int)
+            for statement in self.sql.forms:
+                for form, other, count in await tx.rows(statement):
+                    for one in {form, other}:
+                        found[one] += count
+            return dict(found)
 
         return await self.database.read(work)
 
@@ -274,6 +295,22 @@ class SqlReader:
     async def get_lease(self, thread_id: str) -> bytes | None:
         return await self.get_meta(lease_key(thread_id))
 
+    async def leases(self) -> list[bytes]:
+        begin, end = lease_key(""), lease_key("")[:-1] + ";"  # the character after the colon
+        rows = await self._read_once(lambda tx: tx.rows(self.sql.meta_values, (begin, end)))
+        return [bytes(value) for (value,) in rows]
+
+    async def weights(self, pools: Sequence[int]) -> Weights:
+        async def work(tx: Transaction) -> Weights:
+            found = Weights([], [], [])
+            for part in self._batches(list(dict.fromkeys(pools))):
+                for kind, statement in zip(found, self.sql.weights(part), strict=True):
+                    rows = await tx.rows(*statement)
+                    kind.extend(Weight(pool, thread, count, int(size)) for pool, thread, count, size in rows)
+            return found
+
+        return await self.database.read(work)
+
     async def summary(self, now: float) -> PoolSummary:
         async def work(tx: Transaction) -> PoolSummary:
             sql = self.sql
@@ -304,6 +341,9 @@ class SqlReader:
 
     async def size_bytes(self) -> int:
         return await self.database.size_bytes()
+
+    async def space(self) -> Space:
+        return await self.database.space()
 
     async def _read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         """The result of work each of whose queries is consistent by itself: a dialect may spare BEGIN."""

@@ -198,6 +198,8 @@ class Statements:
         self.meta = text(f"SELECT value FROM {m} WHERE name = ?")
         # Which records there are from one key to another.
         self.meta_keys = text(f"SELECT name FROM {m} WHERE name >= ? AND name < ? ORDER BY name")
+        # The values of the same records.
+        self.meta_values = text(f"SELECT value FROM {m} WHERE name >= ? AND name < ?")
         # A record that nobody may change before this transaction ends.
         self.held_meta = text(f"SELECT value FROM {m} WHERE name = ?{dialect.share_lock}")
         # Each is one statement that changes a row or none, so that two writers cannot both succeed.
@@ -219,14 +221,29 @@ class Statements:
             f"SELECT t.thread_id, count(*) AS n FROM {c} c JOIN {t} t ON t.serial = c.thread AND t.pool = c.pool "
             f"WHERE t.thread_id < ? GROUP BY t.thread_id ORDER BY n DESC, t.thread_id LIMIT 10"
         )
+        # How many rows have which forms; a checkpoint has two.
         self.forms = [
-            text(f"SELECT DISTINCT {column} FROM {table}")
-            for table, column in (
-                (c, "form"),
-                (c, "metadata_form"),
-                (w, "form"),
-                (k, "form"),
+            text(f"SELECT form, {other}, count(*) FROM {table} GROUP BY form{more}")
+            for table, other, more in ((c, "metadata_form", ", metadata_form"), (w, "form", ""), (k, "form", ""))
+        ]
+
+    def weights(self, pools: Sequence[int]) -> list[tuple[str, list[Any]]]:
+        """Pool, thread, rows and bytes of checkpoints, of writes and of chunks; and what each statement binds."""
+        condition, bound = self.dialect.among("pool", pools)
+        held = "coalesce(sum(length({0}) + length(links)), 0)".format
+        kinds = (
+            (self.c, "thread", held("document) + length(metadata"), "pool, thread"),
+            (self.w, "thread", held("data"), "pool, thread"),
+            (self.k, "0", held("data"), "pool"),
+        )
+        return [
+            (
+                self.dialect.text(
+                    f"SELECT pool, {thread}, count(*), {size} FROM {table} WHERE {condition} GROUP BY {group}"
+                ),
+                list(bound),
             )
+            for table, thread, size, group in kinds
         ]
 
     def threads(self, after: str, prefix: str, limit: int) -> tuple[str, list[Any]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import partial
 
 from ...core.leases import take
 from ...errors import Conflict, InvalidRequest
 from ..half import Half
+from ..making import place, put
 from ..raising import refused
 from .marks import two_savers
 
@@ -18,6 +20,15 @@ async def _is_free(saver: Half, thread: str) -> bool:
             return True
     except Conflict:
         return False
+
+
+async def _refusal(saver: Half, thread: str) -> str:
+    """What is said to somebody who cannot have the lock."""
+    try:
+        async with saver.lock(thread, wait=0):
+            return ""
+    except Conflict as conflict:
+        return str(conflict)
 
 
 async def test_a_lock_has_one_holder(saver: Half, thread: str) -> None:
@@ -118,3 +129,58 @@ async def test_a_lock_without_time_is_refused(saver: Half, thread: str) -> None:
         with refused(InvalidRequest):
             async with saver.lock(thread, ttl=ttl):
                 pass
+
+
+async def test_a_lock_tells_who_holds_it_and_since_when(saver: Half, thread: str) -> None:
+    before = time.time()
+    async with saver.lock(thread, ttl=60, holder="worker 7"):
+        [info] = await saver.locks(prefix=thread)
+        assert (info.thread_id, info.holder) == (thread, "worker 7")
+        assert before - 1 <= info.since <= info.ends - 59 <= time.time() + 2
+        said = await _refusal(saver, thread)
+        assert f"thread {thread!r} is locked by worker 7 since 20" in said
+        assert " s more unless it is renewed" in said
+        assert "`threadline unlock`" in said
+    assert await saver.locks(prefix=thread) == []
+
+
+async def test_a_lock_without_a_name_tells_machine_and_process(saver: Half, thread: str) -> None:
+    async with saver.lock(thread):
+        [info] = await saver.locks(prefix=thread)
+        assert info.holder.endswith(f"(process {os.getpid()})")
+        assert not info.holder.startswith(" ")
+
+
+async def test_a_renewal_keeps_the_holder_and_the_beginning(saver: Half, thread: str) -> None:
+    async with saver.lock(thread, ttl=0.3, holder="w"):
+        [first] = await saver.locks(prefix=thread)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            await saver.sleep(0.02)
+            held = await saver.locks(prefix=thread)
+            if held and held[0].ends > first.ends:
+                assert (held[0].holder, held[0].since) == ("w", first.since)
+                return
+    raise AssertionError("the lock was not renewed")
+
+
+async def test_locks_are_listed_by_thread_whatever_its_id(saver: Half, thread: str) -> None:
+    names = [f"{thread}{end}" for end in ("", "%", "\0", "x" * 1100, "\U0010ffff")]
+    for name in names:
+        engine, taking = saver.saver._engine, partial(take, thread_id=name, ttl_seconds=60, now=time.time(), token=None)
+        assert await engine.arun(taking) if saver.is_async else engine.run(taking)
+    assert [info.thread_id for info in await saver.locks(prefix=thread)] == sorted(names)
+    view = saver.view(saver.saver.within(names[1]))
+    assert [info.thread_id for info in await view.locks()] == [names[1]]
+    for name in names:
+        assert (await saver.unlock(name)).thread_id == name
+    assert await saver.locks(prefix=thread) == []
+
+
+async def test_a_lock_that_was_ended_is_free_and_its_holder_is_refused(saver: Half, thread: str) -> None:
+    async with saver.lock(thread, ttl=60, holder="gone"):
+        assert (await saver.unlock(thread)).holder == "gone"
+        assert await saver.unlock(thread) is None
+        with refused(Conflict):
+            await put(saver, place(thread), {"n": 1})
+    assert await _is_free(saver, thread)
