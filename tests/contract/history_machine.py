@@ -12,7 +12,8 @@ from threadline import Conflict, InvalidRequest, Policy
 from threadline.ids import new_id
 
 picks = st.integers(0, 10**6)
-_versions = itertools.count(1)
+# In leaps, because a merge takes the next ones.
+_versions = itertools.count(1000, 1000)
 
 
 def config(thread, checkpoint_id=None, namespace=""):

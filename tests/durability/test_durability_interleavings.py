@@ -106,7 +106,7 @@ def test_a_put_sends_again_what_was_collected_after_it_was_prepared(half, two, f
     put(half, saver, 2, {"a": big("other"), "b": 2})
     # The saver knows the chunks of step 1; the other one deletes them at the last moment.
     happened = interleave("apply", lambda: other.prune(["t"]))
-    put(half, saver, 3, {"a": big("same"), "b": 3}, parent=2)
+    put(half, saver, 3, {"a": big("same"), "b": 3}, parent=2, new={"a": 3, "b": 3})
     assert happened()
     assert values_at(half, fresh(), 3) == {"a": big("same"), "b": 3}
 

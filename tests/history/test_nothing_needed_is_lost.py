@@ -1,5 +1,6 @@
 """Retention, fencing, keys and leases where a careless step would lose or let through what it must not."""
 
+import itertools
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from threadline.core import policies, retention
 
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
 DELTAS = {"counters_since_delta_snapshot": {"m": [1, 1]}}
+VERSIONS = itertools.count(1)
 
 
 def thread(name="t"):
@@ -18,7 +20,7 @@ def thread(name="t"):
 
 def put(saver, values, after=None, name="t", source="loop", **metadata):
     made = threadline.empty_checkpoint()
-    made["channel_values"], made["channel_versions"] = dict(values), dict.fromkeys(values, 1)
+    made["channel_values"], made["channel_versions"] = dict(values), dict.fromkeys(values, next(VERSIONS))
     return saver.put(after or thread(name), made, {"source": source, "step": 0, **metadata}, made["channel_versions"])
 
 

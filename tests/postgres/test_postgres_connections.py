@@ -1,6 +1,7 @@
 """Connections: given ones, lost ones, busy ones, those of a forked process and of several event loops."""
 
 import asyncio
+import itertools
 import os
 import threading
 
@@ -13,9 +14,11 @@ import threadline
 from threadline import Closed, Conflict, InvalidRequest, Unavailable
 from threadline.testing.making import checkpoint, place
 
+VERSIONS = itertools.count(1)
+
 
 def arguments(at, values):
-    made = checkpoint(values)
+    made = checkpoint(values, dict.fromkeys(values, next(VERSIONS)))
     return at, made, {"source": "input", "step": -1}, made["channel_versions"]
 
 

@@ -1,6 +1,7 @@
 """Writers that meet: threads of one process, and processes on one server."""
 
 import asyncio
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -12,6 +13,8 @@ from threadline.backends.port import Change, CheckpointRow, ChunkRow
 from threadline.drive import run_now
 from threadline.testing.making import checkpoint, place
 
+VERSIONS = itertools.count(1)
+
 
 def all_at_once(count, work):
     with ThreadPoolExecutor(count) as threads:
@@ -19,7 +22,7 @@ def all_at_once(count, work):
 
 
 def put(saver, at, values):
-    made = checkpoint(values)
+    made = checkpoint(values, dict.fromkeys(values, next(VERSIONS)))
     return saver.put(at, made, {"source": "input", "step": -1}, made["channel_versions"])
 
 

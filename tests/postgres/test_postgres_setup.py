@@ -245,6 +245,6 @@ def test_another_default_isolation_changes_nothing(postgres_url, connect, schema
         given.execute("SET default_transaction_isolation = 'serializable'")
         saver = threadline.connect(connection=given, schema=schema)
         assert saver.get_tuple(place("t")) is not None
-        made = checkpoint({"messages": ["a", "b"]})
-        saver.put(at, made, {"source": "loop", "step": 0}, {"messages": 1})
+        made = checkpoint({"messages": ["a", "b"]}, {"messages": 2})
+        saver.put(at, made, {"source": "loop", "step": 0}, {"messages": 2})
     assert connect().get(place("t"))["channel_values"] == {"messages": ["a", "b"]}

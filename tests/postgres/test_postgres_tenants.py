@@ -1,6 +1,7 @@
 """Tenants: each transaction names its own, and row-level security does the rest."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -8,6 +9,8 @@ import threadline
 from threadline.testing.making import checkpoint, place
 
 TABLES = ("threads", "checkpoints", "writes", "chunks")
+
+VERSIONS = itertools.count(1)
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def secured(connect, admin, schema, role):
 
 
 def arguments(at, values, **more):
-    made = checkpoint(values)
+    made = checkpoint(values, dict.fromkeys(values, next(VERSIONS)))
     return at, made, {"source": "loop", "step": 1, **more}, made["channel_versions"]
 
 

@@ -25,8 +25,18 @@ def test_a_put_is_one_way_to_the_server_and_so_is_a_write(connect):
     trips = counted(saver)
     for step in range(1, 60):
         saver.put(*lives.put_arguments("thread", step))
-        saver.put_writes(*lives.write_arguments("thread", step, "task-a"))
+        config, writes, *task = lives.write_arguments("thread", step, "task-a")
+        saver.put_writes(config, [write for write in writes if write[0] != "__interrupt__"], *task)
     assert trips == ["call"] * 118
+
+
+def test_a_question_is_two_ways_more_so_that_it_is_listed_before_it_is_there(connect):
+    saver = connect()
+    config = saver.put(*lives.put_arguments("thread", 0))
+    trips = counted(saver)
+    saver.put_writes(config, [("__interrupt__", "really?")], "task")
+    assert trips == ["call", "command", "call"]
+    assert [one.value for one in saver.interrupts()] == ["really?"]
 
 
 def test_a_get_is_one_script_and_one_read_for_each_level(connect):

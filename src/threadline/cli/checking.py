@@ -65,25 +65,13 @@ def fsck(
                 lambda backend: set_aside(backend, store.tools, report.damaged, now, dry_run=not yes)
             )
     done = quarantine and yes
+    step = _next_step(report, url, threads or [], quarantine, done)
     if as_json:
-        told = [{"thread_id": one.thread_id, **one.key._asdict(), "why": one.why} for one in aside]
-        step = _next_step(report, url, threads or [], quarantine, done)
-        print_json(
-            {
-                "ok": report.ok,
-                **dataclasses.asdict(report),
-                "quarantined": len(aside) if done else 0,
-                "would_quarantine": [] if done else told,
-                "next": step,
-            }
-        )
+        print_json({**_report_json(report, aside, done), "next": step})
     else:
         _print_report(report)
-        if report.unknown_types:
-            _print("--import MODULE imports their modules first, and lets them try")
         if quarantine:
             _print_aside(aside, done)
-        step = _next_step(report, url, threads or [], quarantine, done)
         if step is not None:
             print_facts([("next", step)])
     if not report.ok:
@@ -116,6 +104,14 @@ def _print_report(report: Report) -> None:
             _print("  " + str(damage).partition(", ")[2])
     for line in lines:
         _print(line)
+    if report.unknown_types:
+        _print("--import MODULE imports their modules first, and lets them try")
+
+
+def _report_json(report: Report, aside: list[Aside], is_done: bool) -> dict[str, Any]:
+    told = [{"thread_id": one.thread_id, **one.key._asdict(), "why": one.why} for one in aside]
+    acted = {"quarantined": len(aside) if is_done else 0, "would_quarantine": [] if is_done else told}
+    return {"ok": report.ok, **dataclasses.asdict(report), **acted}
 
 
 def _print(line: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..core.questions import open_questions
+from ..core.questions import Question, open_questions
 from ..core.states import read_lazily
 from ..core.survey import Waiting
 from ..core.upcoming import finished_paths, next_nodes
@@ -60,10 +60,7 @@ def show(
         is_head = handle.at(namespace=point.namespace).id == point.id
         finished = finished_paths(handle.writes(point)) if is_head and row.writes else ()
         nodes = _next_nodes(found.checkpoint, finished)
-    waits = [
-        Waiting(thread_id=thread, checkpoint_id=one.key.id, task_id=one.task_id, interrupt_id=one.id, value=one.value)
-        for one in asked
-    ]
+    waits = [_waiting(thread, one) for one in asked]
     held = found.checkpoint["channel_values"]
     names = [name for name in held if not is_engine_channel(name)]
     if channel is not None:
@@ -95,6 +92,12 @@ def _next_nodes(checkpoint: Any, finished: Any) -> tuple[str, ...] | None:
         return next_nodes(checkpoint, finished)
     except Corrupt:
         return None
+
+
+def _waiting(thread: str, one: Question) -> Waiting:
+    return Waiting(
+        thread_id=thread, checkpoint_id=one.key.id, task_id=one.task_id, interrupt_id=one.id, value=one.value
+    )
 
 
 def _waiting_json(one: Waiting) -> dict[str, Any]:
