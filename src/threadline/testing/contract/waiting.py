@@ -45,6 +45,19 @@ async def test_a_question_that_came_before_its_checkpoint_waits(saver: Half, thr
     assert await _waiting(saver, thread) == [(thread, "ask-2")]
 
 
+async def test_a_question_in_the_trash_does_not_wait_and_waits_again_when_it_is_restored(
+    saver: Half, thread: str
+) -> None:
+    await _asking(saver, thread, "ask")
+    await saver.of(thread).delete(trash="7d")
+    assert await _waiting(saver, thread) == []
+    [entry] = [one for one in await saver.trash() if one.thread_id == thread]
+    await saver.restore_trash(entry.id)
+    assert await _waiting(saver, thread) == [(thread, "ask")]
+    await saver.of(thread).answer({"ask": "yes"})
+    assert await _waiting(saver, thread) == []
+
+
 async def test_forks_copies_and_rollbacks_ask_what_their_origin_asks(saver: Half, thread: str) -> None:
     config = await _asking(saver, thread, "ask")
     await saver.copy_thread(thread, f"{thread}-copied")
