@@ -195,7 +195,7 @@ def _plain_json(value: Any) -> Any:
 
 
 def _json_key(key: Any) -> Any:
-    if type(key) is str:
+    if type(key) is str or isinstance(key, tuple):  # a tuple is no key of JSON, and a list is none of Python
         return key
     plain = _plain_json(key)
     if plain is None or plain is True or plain is False:

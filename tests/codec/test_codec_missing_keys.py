@@ -188,6 +188,7 @@ def test_whoever_opened_a_store_before_it_was_encrypted_is_told_so(sealed, half)
     early.open()
     config = put(sealed(old=OLD), {"items": ITEMS, "n": 1}, thread="t")
     sealed(old=OLD).put_writes(config, [("n", 2)], "task")
+    sealed(old=OLD).put_writes(config, [("__interrupt__", ["well?"])], "asks")
     sealed(old=OLD).thread("t").create(metadata={"by": "me"})
     for verb, *arguments in (
         ("get_tuple", config),

@@ -113,7 +113,7 @@ def read_in_every_way(path, **options):
         "latest": lambda saver: saver.latest(["t"]),
         "interrupts": lambda saver: list(saver.interrupts()),
         "fsck": lambda saver: saver.fsck(),
-        "state": lambda saver: saver.thread("t").state(),
+        "state": lambda saver: dict(saver.thread("t").state()),
         "writes": lambda saver: saver.thread("t").writes(),
     }
     for name, way in ways.items():

@@ -124,12 +124,12 @@ def test_a_tree_whose_levels_lie_is_corrupt(tmp_path):
 
 def test_what_repeats_too_much_to_be_read_is_not_stored():
     saver = threadline.connect("memory://")
-    checkpoint = {**threadline.empty_checkpoint(), "channel_values": {"a": ["x" * 20_000] * 10_000}}
+    checkpoint = {**threadline.empty_checkpoint(), "channel_values": {"a": ["x" * 20_000] * 1_500}}
     checkpoint["channel_versions"] = {"a": 1}
     config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     with pytest.raises(threadline.NotSerializable, match="repeats"):
         saver.put(config, checkpoint, {}, {"a": 1})
-    checkpoint["channel_values"] = {"a": ["x" * 20_000] * 2_000}
+    checkpoint["channel_values"] = {"a": ["x" * 20_000] * 800}
     stored = saver.put(config, checkpoint, {}, {"a": 1})
     saver.clear_cache()
     assert saver.get_tuple(stored).checkpoint["channel_values"] == checkpoint["channel_values"]

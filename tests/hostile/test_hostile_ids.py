@@ -66,7 +66,7 @@ def test_odd_namespaces_checkpoint_ids_tasks_and_channels_come_back_as_they_were
             found = half.call(reader, "get_tuple", make.config("t", name, name))
             assert found.config["configurable"] == {"thread_id": "t", "checkpoint_ns": name, "checkpoint_id": name}
             assert found.checkpoint["channel_values"] == {name: "x" * 300}
-            assert found.metadata[name] == name
+            assert found.metadata[name] == name.replace("\0", "")  # as LangGraph's savers have it
             assert found.pending_writes == [(name, name, name)]
 
 

@@ -31,7 +31,7 @@ _STRETCH = 256
 # Large items within large items are taken apart so many times; what is deeper is cut into pieces.
 _DEEPEST_NESTED = 64
 # A list of at most so many runs is far from being too large.
-_FEW_RUNS = 16
+_FEW_RUNS = 4
 # digest -> links, content
 Chunks = dict[bytes, tuple[bytes, bytes]]
 

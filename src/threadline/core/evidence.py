@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any
 
 import ormsgpack
 
 from ..backends.port import Backend, CheckpointRow, Found, WriteRow
+from ..codec.hashing import blake2b
 from ..errors import Conflict, Corrupt, NotFound
 from .documents import place_of_row, write_place
 from .tools import Tools
@@ -25,7 +25,7 @@ def evidence_key(thread_id: str, namespace: str, checkpoint_id: str) -> str:
     """The record of what was set aside from this place: a msgpack list, oldest first, of
     `[thread id, when, [what was wrong, …], checkpoint row or None, write row, …]`, rows as the backend had them."""
     place = ormsgpack.packb([thread_id, namespace, checkpoint_id])
-    return f"{RECORDS}{hashlib.blake2b(place, digest_size=16).hexdigest()}"
+    return f"{RECORDS}{blake2b(place, digest_size=16).hexdigest()}"
 
 
 async def forget_evidence(backend: Backend, thread_id: str, rows: Iterable[Found]) -> None:
