@@ -70,7 +70,6 @@ def test_a_program_does_the_same_on_both(name, where, half, both):
     assert ours == original
 
 
-@pytest.mark.xfail(strict=False, reason="local classes")
 @pytest.mark.parametrize("half", ["sync", "async"])
 @pytest.mark.parametrize("where", WHERE)
 def test_a_class_that_is_defined_in_a_function_comes_back(where, half, both):
