@@ -68,6 +68,7 @@ _NOT_METADATA = frozenset(
         "langgraph_checkpoint_ns",
     ]
 )
+_JSON_NUMBERS = frozenset((int, float, bool, type(None)))
 _JSON_ATOMS = frozenset((str, int, float, bool, type(None)))
 _JSON_PLAIN: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
 
@@ -149,7 +150,13 @@ def get_checkpoint_metadata(config: Mapping[str, Any], metadata: Mapping[str, An
     Ids and private keys (`__…`) of the config are left out, and nothing replaces a key already given. Values are
     those that JSON gives back (`metadata_value`), and texts have no NUL characters, as in LangGraph's savers.
     """
-    merged = {_json_key(key): metadata_value(value) for key, value in metadata.items()}
+    merged = {
+        # What nearly all metadata is, without a call: this is part of every put.
+        key if type(key) is str else _json_key(key): value
+        if type(value) in _JSON_NUMBERS or (type(value) is str and "\0" not in value)
+        else metadata_value(value)
+        for key, value in metadata.items()
+    }
     for source in (config.get("metadata"), config.get("configurable")):
         if not source or source.keys() <= _NOT_METADATA:
             continue

@@ -6,6 +6,7 @@ every row. Names in parentheses are no channels and no types: rows, pending writ
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -79,7 +80,7 @@ async def shares(backend: Backend, tools: Tools, by: str, prefix: str = "", sinc
     return tally.shares()
 
 
-class _Counting:
+class _Counting(ABC):
     """A pool whose chunks are being counted, each once."""
 
     def __init__(
@@ -113,9 +114,9 @@ class _Counting:
                 links = split_links(write.links)
                 self.tally.add(_WRITES, len(write.data) + len(write.links) + self.below(links))
 
+    @abstractmethod
     async def take(self, batch: list[tuple[Found, Document, bool]]) -> None:
         """Count what some checkpoints hold."""
-        raise NotImplementedError
 
     def below(self, frontier: list[bytes]) -> int:
         """The bytes of some chunks and of those below them that were not seen before."""
