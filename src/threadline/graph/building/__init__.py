@@ -1,0 +1,1 @@
+"""Graphs before they run: nodes, edges, schemas, and the plan that makes a step cheap."""

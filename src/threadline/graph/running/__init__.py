@@ -1,0 +1,1 @@
+"""A run: which tasks are due, where they run, and how their writes become the next step."""

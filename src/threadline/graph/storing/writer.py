@@ -1,0 +1,361 @@
+"""What a run hands to its saver, in the order in which it must become durable.
+
+Rules: the writes of a step's tasks become durable before the checkpoint that the step ends with, always. There is one
+FIFO per run. Under durability "sync" an item is stored before the call returns. Under "async" one thread (or one
+asyncio task) at a time stores the items in order. At most `QUEUE_LIMIT` checkpoints wait: then the run waits for the
+saver, so a slow saver costs time and no memory. The writes of the task that ends a step share the transaction of the
+step's checkpoint, where the saver has `put_batch(items)`. After a failure nothing more is stored, and the failure is
+raised by the next call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = [
+    "BlockingWriter",
+    "LoopWriter",
+    "QUEUE_LIMIT",
+    "SaverWriter",
+    "ThreadWriter",
+    "takes_batches",
+    "takes_task_path",
+]
+
+QUEUE_LIMIT = 2
+# Tasks that run side by side end together: so many of them may hand over their writes without waiting.
+WRITES_LIMIT = 16
+# Puts of which most take longer than this are worth a thread. Python changes threads every 5 ms when both have work to
+# do, and drivers of databases wait for their turn several times in a put: a thread that makes short ones takes
+# longer for them, and holds up the run.
+SLOW_SECONDS = 0.002
+TRIED_PUTS = 5
+# How long the thread waits for a second checkpoint, which then shares the commit of the first.
+LINGER_SECONDS = 0.001
+Item = tuple[str, tuple[Any, ...]]
+
+
+class SaverWriter(Protocol):
+    """Where a run's writes and checkpoints go."""
+
+    async def add(self, method: str, *args: Any, hold: bool = False) -> None:
+        """Call `put` or `put_writes` of the saver, after all that was added before.
+
+        `hold` says that another item follows at once: a saver with `put_batch` stores both in one transaction.
+        """
+
+    async def settle(self) -> None:
+        """Wait until all that was added is durable; raises what failed."""
+
+    async def close(self) -> None:
+        """Settle and end; nothing may be added afterwards."""
+
+
+def takes_task_path(saver: Any) -> bool:
+    """Whether a saver's put_writes has the parameter for the path of the task."""
+    try:
+        parameters = inspect.signature(saver.put_writes).parameters
+    except (TypeError, ValueError):
+        return True
+    return "task_path" in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+
+
+def _is_full(items: Sequence[Item], method: str) -> bool:
+    """Whether another item must wait: a third checkpoint, or writes beyond what tasks side by side may hand over."""
+    if method == "put":
+        return sum(waiting == "put" for waiting, _ in items) >= QUEUE_LIMIT
+    return len(items) >= WRITES_LIMIT
+
+
+def takes_batches(saver: Any) -> bool:
+    """Whether a saver's `put_batch` may stand for its puts.
+
+    A class that overrides `put` or `put_writes` below the one that has `put_batch` would be passed by.
+    """
+    kind: Any = type(saver)
+    return _has_batches(kind) and "put" not in getattr(saver, "__dict__", {})
+
+
+@lru_cache(maxsize=256)
+def _has_batches(kind: Any) -> bool:
+    order = [set(vars(one)) for one in kind.__mro__]
+    batches = next((place for place, names in enumerate(order) if "put_batch" in names), None)
+    if batches is None:
+        return False
+    overridden = {"put", "aput", "put_writes", "aput_writes"}
+    return not any(overridden & names for names in order[:batches])
+
+
+def _store_items(saver: Any, items: Sequence[Item]) -> None:
+    """Store items in order, in one transaction where the saver can."""
+    if len(items) > 1 and takes_batches(saver):
+        saver.put_batch([(method, *args) for method, args in items])
+        return
+    for method, args in items:
+        getattr(saver, method)(*args)
+
+
+async def _store_items_async(saver: Any, items: Sequence[Item]) -> None:
+    if len(items) > 1 and takes_batches(saver):
+        await saver.aput_batch([(method, *args) for method, args in items])
+        return
+    for method, args in items:
+        await getattr(saver, "a" + method)(*args)
+
+
+class BlockingWriter:
+    """Stores at once, on the calling thread. Tasks that finish at the same time take turns."""
+
+    def __init__(self, saver: Any) -> None:
+        self._saver = saver
+        self._lock = threading.Lock()
+        self._held: list[Item] = []
+        self._can_hold = takes_batches(saver)
+
+    async def add(self, method: str, *args: Any, hold: bool = False) -> None:
+        with self._lock:
+            self._held.append((method, args))
+            if not (hold and self._can_hold):
+                self._store()
+
+    async def settle(self) -> None:
+        with self._lock:
+            self._store()
+
+    async def close(self) -> None:
+        await self.settle()
+
+    def _store(self) -> None:
+        items, self._held = self._held, []
+        if items:
+            _store_items(self._saver, items)
+
+
+class ThreadWriter:
+    """Stores beside the run, in order.
+
+    A thread of its own is worth it for a saver that is slow. Others are called directly: the thread that adds an item
+    stores it, and all that other threads add in the meantime, in one transaction where the saver can. The items of
+    those are left to it.
+    """
+
+    def __init__(self, saver: Any) -> None:
+        self._saver = saver
+        self._items: deque[Item] = deque()
+        lock = threading.Lock()
+        # Two conditions: those who wait for room must not wake each other, only the thread wakes them.
+        self._arrived = threading.Condition(lock)
+        self._stored = threading.Condition(lock)
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        # Whether a thread that added an item is storing.
+        self._is_storing = False
+        # How long the last puts took that were made directly.
+        self._took: deque[float] = deque(maxlen=TRIED_PUTS)
+        self._is_slow = False
+        # How many wait for an empty queue.
+        self._settling = 0
+        self._can_hold = takes_batches(saver)
+        self._closed = False
+
+    async def add(self, method: str, *args: Any, hold: bool = False) -> None:
+        is_held = hold and self._can_hold
+        with self._stored:
+            if self._has_work() and _is_full(self._items, method):
+                self._start()  # it also wakes a thread that lingers
+                while _is_full(self._items, method) and self._failure is None and self._has_work():
+                    self._stored.wait()
+            self._raise()
+            self._items.append((method, args))
+            if is_held or self._is_storing:
+                return
+            if not self._is_direct():
+                self._start()
+                return
+            self._is_storing = True
+        self._store_here()
+
+    def _has_work(self) -> bool:
+        """Whether somebody stores, or is to: then a full queue has to be waited for."""
+        return self._is_storing or not self._is_direct()
+
+    def _is_direct(self) -> bool:
+        """Whether puts are made here: until a few of them turn out to be slow."""
+        return self._thread is None and not self._is_slow
+
+    def _store_here(self) -> None:
+        """Store on the calling thread what is there, and what others add meanwhile; note how long that took."""
+        while True:
+            with self._stored:
+                items = list(self._items)
+                if not items or self._failure is not None:
+                    self._is_storing = False
+                    self._stored.notify_all()
+                    return
+            begun = time.perf_counter()
+            try:
+                _store_items(self._saver, items)
+            except BaseException as error:
+                self._failure = error
+                with self._stored:
+                    self._take_out(items)
+                    self._is_storing = False
+                raise
+            self._took.append(time.perf_counter() - begun)
+            # The middle one counts: a busy machine makes any put look slow now and then.
+            if len(self._took) == TRIED_PUTS and sorted(self._took)[TRIED_PUTS // 2] > SLOW_SECONDS:
+                self._is_slow = True
+            with self._stored:
+                self._take_out(items)
+
+    def _take_out(self, items: Sequence[Item]) -> None:
+        """Items leave the queue when they are durable: `settle` waits for an empty queue."""
+        for _ in items:
+            self._items.popleft()
+        if self._failure is not None:
+            self._items.clear()
+        self._stored.notify_all()
+
+    async def settle(self) -> None:
+        with self._stored:
+            stores_here = bool(self._items) and not self._is_storing and self._is_direct()
+            if stores_here:
+                self._is_storing = True
+            elif self._items:
+                self._start()
+        if stores_here:
+            self._store_here()
+        with self._stored:
+            self._settling += 1
+            self._arrived.notify()
+            while self._items and self._failure is None:
+                self._stored.wait()
+            self._settling -= 1
+            self._raise()
+
+    async def close(self) -> None:
+        try:
+            await self.settle()
+        finally:
+            with self._arrived:
+                self._closed = True
+                self._arrived.notify()
+
+    def _start(self) -> None:
+        """Have the thread look at the items, unless somebody stores them already."""
+        if self._is_storing:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="threadline-writer", daemon=True)
+            self._thread.start()
+        else:
+            self._arrived.notify()
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _linger(self) -> None:
+        """Wait a moment for what shares the commit, unless somebody waits for the commit."""
+        if not self._can_hold:
+            return
+        deadline = time.monotonic() + LINGER_SECONDS
+        while not (self._closed or self._settling or _is_full(self._items, "put") or len(self._items) >= WRITES_LIMIT):
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._arrived.wait(left):
+                return
+
+    def _work(self) -> None:
+        while self._failure is None:
+            with self._arrived:
+                while not self._items and not self._closed:
+                    self._arrived.wait()
+                if not self._items:
+                    self._thread = None  # whoever adds something after the end starts another one
+                    return
+                self._linger()
+                items = list(self._items)
+            try:
+                _store_items(self._saver, items)
+            except BaseException as error:
+                self._failure = error
+            with self._stored:
+                self._take_out(items)
+
+
+class LoopWriter:
+    """Stores through the saver's async half. A cancelled run still waits for what it added."""
+
+    def __init__(self, saver: Any, *, background: bool) -> None:
+        self._saver = saver
+        self._background = background
+        self._can_hold = takes_batches(saver)
+        self._items: deque[Item] = deque()
+        self._failure: BaseException | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def add(self, method: str, *args: Any, hold: bool = False) -> None:
+        try:
+            await self._until(lambda: not _is_full(self._items, method))
+        finally:
+            # Also when the wait for room is cancelled: the task has finished, so `close` must find what it wrote.
+            if self._failure is None:
+                self._items.append((method, args))
+        self._raise()
+        if hold and self._can_hold:
+            return
+        self._start()
+        if not self._background:
+            await self.settle()
+
+    async def settle(self) -> None:
+        await self._until(lambda: not self._items)
+        self._raise()
+
+    async def close(self) -> None:
+        await self.settle()
+
+    def _start(self) -> None:
+        import asyncio
+
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        import asyncio
+
+        while not reached() and self._failure is None:
+            self._start()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    async def _work(self) -> None:
+        while self._items:
+            items = list(self._items)
+            try:
+                await _store_items_async(self._saver, items)
+            except BaseException as error:
+                self._failure = error
+                self._items.clear()
+            else:
+                for _ in items:
+                    self._items.popleft()
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
