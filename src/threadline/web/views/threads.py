@@ -1,0 +1,114 @@
+"""The list of threads. Its filters are in its address; it reads as much as one page shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.stats import ThreadWeight
+from ...errors import InvalidRequest
+from ...show.directory import ORDERS, STATUSES, Choice, ListedThread, ThreadPage, describe_threads, list_threads
+from ...show.forms import thread_json
+from ...show.words import moment_of, pairs_of
+from ..asked import Asked, Page
+from ..copying import command_line, python_lines
+from ..jobs import Job
+
+__all__ = ["as_json", "choice_of", "page"]
+
+_USUAL = 50
+_SIZED = ("size", "checkpoints")
+# Sizes of all threads are counted in one go; for so long the count is good enough to sort by.
+_FRESH_SECONDS = 60.0
+_PATIENCE_SECONDS = 1.5
+
+
+def choice_of(asked: Asked) -> Choice:
+    """The threads that the parameters of an address choose."""
+    # Rows of threads are read by id in a few queries; by activity, each by itself.
+    is_chosen = any(asked.maybe(name) for name in ("q", "status", "tag", "since", "filter"))
+    order = asked.text("sort") or ("id" if is_chosen else "recent")
+    return Choice(
+        prefix=asked.text("q").strip(),
+        status=asked.maybe("status"),
+        tag=asked.maybe("tag"),
+        active_since=moment_of(asked.maybe("since"), "since"),
+        filter=pairs_of(asked.every("filter"), "a filter"),
+        order="id" if order in _SIZED else order,
+    ).checked()
+
+
+async def page(asked: Asked) -> Page:
+    """The threads of a choice, a page of them."""
+    choice, sort = choice_of(asked), asked.text("sort")
+    limit = asked.number("limit", _USUAL, 1, 500)
+    job: Job | None = None
+    if sort in _SIZED:
+        if any(asked.maybe(name) for name in ("status", "tag", "since", "filter")):
+            raise InvalidRequest("sorting by size goes with the beginning of ids alone: clear the other filters")
+        found, job = await _by_size(asked, choice, sort, limit)
+    else:
+        found = await asked.desk.run(list_threads, choice, asked.maybe("after"), limit)
+    values = {
+        "found": found,
+        "job": job,
+        "sort": sort or choice.order,
+        "orders": (*ORDERS, *_SIZED),
+        "statuses": STATUSES,
+        "chosen": {name: asked.text(name) for name in ("q", "status", "tag", "since", "sort")},
+        "filters": asked.every("filter"),
+        "is_chosen": any(asked.maybe(name) for name in ("q", "status", "tag", "since", "filter")),
+        "count": await asked.desk.ask(asked.desk.reading, "count_threads"),
+    }
+    return Page("threads.html", "Threads", values, _command(asked), _python(asked, choice))
+
+
+async def _by_size(asked: Asked, choice: Choice, sort: str, limit: int) -> tuple[ThreadPage, Job | None]:
+    """Threads by their size, which is counted over all of them; in a large store the page is asked for again."""
+    desk = asked.desk
+
+    async def count(_: Job) -> list[Any]:
+        shares: list[Any] = await desk.ask(desk.reading, "bytes_by", "thread")
+        return shares
+
+    job = desk.jobs.begin("counting the bytes of all threads", "bytes", count, fresh_seconds=_FRESH_SECONDS)
+    await desk.jobs.waited(job, _PATIENCE_SECONDS)
+    if not job.is_over or job.error is not None:
+        return ThreadPage(threads=()), job
+    skip = asked.number("after", 0, 0, 10_000_000)
+    ranked = sorted(job.result, key=lambda one: -(one.stored_bytes if sort == "size" else one.count))
+    named = [one.name for one in ranked if one.name.startswith(choice.prefix)]
+    shown: list[ListedThread] = await desk.run(describe_threads, named[skip : skip + limit])
+    following = str(skip + limit) if skip + limit < len(named) else None
+    return ThreadPage(threads=tuple(shown), next=following), None
+
+
+async def as_json(asked: Asked) -> Any:
+    """The same as `threadline threads --json` tells it."""
+    found: ThreadPage = await asked.desk.run(
+        list_threads, choice_of(asked), asked.maybe("after"), asked.number("limit", 100, 1, 5000)
+    )
+    names = [one.info.thread_id for one in found.threads]
+    weights = await asked.desk.ask(asked.desk.reading, "weigh", names) if names else {}
+    return [thread_json(one.info, weights.get(one.info.thread_id, ThreadWeight())) for one in found.threads]
+
+
+def _command(asked: Asked) -> str:
+    status = {"waits": "suspended"}.get(asked.text("status"), asked.text("status"))
+    return command_line(
+        asked.desk.url,
+        "threads",
+        prefix=asked.maybe("q"),
+        status=status if status in ("active", "suspended", "archived") else None,
+        tag=asked.maybe("tag"),
+        since=asked.maybe("since"),
+        filter=asked.every("filter"),
+        sort=asked.text("sort", "recent") if asked.text("sort", "recent") != "id" else None,
+    )
+
+
+def _python(asked: Asked, choice: Choice) -> str:
+    status = {"waits": "suspended"}.get(choice.status or "", choice.status)
+    options = {"prefix": choice.prefix, "tag": choice.tag, "filter": dict(choice.filter)}
+    options["status"] = status if status in ("active", "suspended", "archived") else None
+    named = ", ".join(f"{name}={value!r}" for name, value in options.items() if value)
+    return python_lines(asked.desk.url, f"for thread in saver.threads({named}):\n    print(thread.thread_id)")
