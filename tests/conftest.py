@@ -1,5 +1,6 @@
 """Servers, stores and commands for every folder of tests: see tests/servers, tests/stores.py and tests/commands.py."""
 
+import gc
 import signal
 
 import pytest
@@ -23,6 +24,13 @@ from tests.stores import connect, database, half, url  # noqa: F401
 
 # What several folders check with: pytest explains the asserts of these modules as it does in test files.
 pytest.register_assert_rewrite("crowd", "crowd_checks")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: the collector of garbage need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
+
 
 # A shell that starts a run in the background has it ignore interrupts, and so would every process that is tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

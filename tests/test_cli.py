@@ -13,7 +13,7 @@ import pytest
 
 import threadline
 from tests.commands import Run
-from threadline.cli.commands import COMMANDS
+from threadline.cli.app import COMMANDS
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +137,7 @@ def test_the_version_is_printed(run: Run) -> None:
 
 
 def test_the_demo_ends_as_it_says(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from threadline.cli import demo
+    from threadline import demo
 
     for status in (0, 1):
         monkeypatch.setattr(demo, "run", lambda status=status: status)
@@ -148,7 +148,7 @@ def test_a_stopped_import_says_how_to_continue(run: Run, monkeypatch: pytest.Mon
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("threadline.importing.import_threads", interrupted)
+    monkeypatch.setattr("threadline.transfer.import_threads", interrupted)
     assert "run the same command again" in run("import", tmp_path / "old.db", status=130)[1]
 
 

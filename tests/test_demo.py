@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from threadline.cli.drawing import Step, draw, fold
+from threadline.show.lanes import Step, draw, fold
 
 pytest.importorskip("langgraph.graph", reason="the demo runs a LangGraph agent")
 
@@ -62,6 +62,11 @@ def test_the_demo_ends_well(told: Told) -> None:
         "The first branch ends in a draft and published nothing.",
         "The second knows 20 turns and its own; one page differs from then.",
         "What was published is unchanged, and still there under its id.",
+        "The process that resumed loaded no module of LangGraph or LangChain.",
+        "`pay` ran twice, and charged the card once: the receipt was in the file.",
+        "The trip is confirmed, with the one receipt.",
+        "The question has the same id on both engines.",
+        "Asked on LangGraph, answered here, read there.",
     ],
 )
 def test_the_demo_claims_only_after_it_checked(told: Told, claim: str) -> None:
@@ -71,6 +76,10 @@ def test_the_demo_claims_only_after_it_checked(told: Told, claim: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to die of")
 def test_the_demo_kills_for_real(told: Told) -> None:
     assert "✓ The process is dead: exit status -9" in told.words
+
+
+def test_the_demo_crashes_everywhere(told: Told) -> None:
+    assert re.search(r"✓ \d+ crashes around \d+ operations: the same end every time\.", told.words)
 
 
 def test_the_demo_draws_a_tree_with_three_ends(told: Told) -> None:
@@ -112,8 +121,8 @@ def test_the_demo_needs_no_unicode_and_no_wide_terminal() -> None:
 def test_a_claim_that_does_not_hold_ends_the_demo(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from threadline.cli import demo
-    from threadline.cli.demo import story
+    from threadline import demo
+    from threadline.demo import story
 
     monkeypatch.setattr(story, "_play", lambda screen, folder: screen.claim(False, "Pigs fly."))
     assert demo.run() == 1

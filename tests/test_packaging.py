@@ -93,6 +93,9 @@ def test_links_of_the_readme_work_wherever_it_is_shown() -> None:
 
 def test_the_addresses_of_the_project_lead_into_its_repository() -> None:
     urls = PROJECT["urls"]
+    host = urls["Repository"].split("/")[2]
+    # A host that stands for one which is not known yet must not look like an address.
+    assert not host.endswith(".example") or f"`{host}`, which stands for it" in README
     for name, url in urls.items():
         assert url.startswith(urls["Repository"]), name
         if url.startswith(FILES):

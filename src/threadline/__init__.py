@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .backends.retry import Retry
+from .backends.layers.retry import Retry
+from .base.checkpoint import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    copy_checkpoint,
+    empty_checkpoint,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
 from .codec import KeyRing, Serializer, StoredException, register, register_module
-from .connecting import connect
-from .core.policy import Policy
+from .connect import connect
+from .core.retention.policy import Policy
 from .errors import (
     Closed,
     Conflict,
@@ -28,33 +38,30 @@ from .errors import (
     ThreadlineError,
     Unavailable,
 )
-from .model import (
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-    PendingWrite,
-    copy_checkpoint,
-    empty_checkpoint,
-    get_checkpoint_id,
-    get_checkpoint_metadata,
-)
 from .saver import Saver
 
 if TYPE_CHECKING:
-    from .core.policies import Plan
+    from .core.records.batch import GetOp, Item, ListNamespacesOp, MatchCondition, PutOp, SearchOp
+    from .core.retention.plan import Plan
+    from .records import Cache, Store
     from .thread import Thread
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cache",
     "Checkpoint",
     "CheckpointMetadata",
     "CheckpointTuple",
     "Closed",
     "Conflict",
     "Corrupt",
+    "GetOp",
     "InvalidRequest",
+    "Item",
     "KeyRing",
+    "ListNamespacesOp",
+    "MatchCondition",
     "MergeConflict",
     "MissingExtra",
     "NewerFormat",
@@ -64,11 +71,14 @@ __all__ = [
     "PendingWrite",
     "Plan",
     "Policy",
+    "PutOp",
     "ReadOnly",
     "Retry",
     "Saver",
+    "SearchOp",
     "Serializer",
     "StorageFull",
+    "Store",
     "StoredException",
     "Thread",
     "ThreadlineError",
@@ -83,14 +93,24 @@ __all__ = [
 ]
 
 
+# Names whose modules load only when somebody asks for them: a graph that runs needs none.
+_PLACES = {
+    "Plan": "core.retention.plan",
+    "Thread": "thread",
+    **dict.fromkeys(("Cache", "Store"), "records"),
+    **dict.fromkeys(("GetOp", "Item", "ListNamespacesOp", "MatchCondition", "PutOp", "SearchOp"), "core.records.batch"),
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Names whose modules load only when somebody asks for them: a graph that runs needs neither."""
-    if name == "Thread":
-        from .thread import Thread
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return Thread
-    if name == "Plan":
-        from .core.policies import Plan
+    value = globals()[name] = getattr(import_module(f".{place}", __name__), name)
+    return value
 
-        return Plan
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -22,7 +22,7 @@ never hold a password, a key or a piece of state.
 
 from __future__ import annotations
 
-from .printable import printable
+from .base.printable import printable
 
 __all__ = [
     "Closed",

@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .backends.engine import Engine, Operation, ViewEngine
-from .backends.layers import WithinLayer
+from .backends.layers.prefix import ViewEngine, WithinLayer
+from .backends.layers.read_only import ReadOnlyLayer
+from .background import Lease, UnderWay
+from .base.checkpoint import ChannelVersions, CheckpointTuple, Config, config_of
+from .base.versions import V, next_version
 from .codec.serializer import Serializer
-from .core import copies, history, retention
-from .core.checkpoints import put_all
-from .core.documents import log_damage
+from .core import operations as ops
+from .core.context import Context, Tools
+from .core.get import Read, read_one, to_tuple
+from .core.listing import Search, decode_delta_history, delta_history, next_rows, search
 from .core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
-from .core.reading import Read, read_one, to_tuple
-from .core.requests import Place, place_of, plain_text, text_id, text_ids, text_names
-from .core.tools import Tools
+from .core.put import put_opened
+from .core.requests import Place, place_of, text_id, text_ids, text_names
+from .core.rows import log_damage
 from .errors import Corrupt, InvalidRequest, NotAllowed, NotFound
-from .lease import Lease
-from .model import ChannelVersions, CheckpointTuple, Config
-from .underway import UnderWay
-from .upkeep import Upkeep
-from .versions import V, next_version
+from .maintenance import Maintenance
+from .ports.engine import Engine
 
 if TYPE_CHECKING:
-    from .core import survey
+    from .cache import ResultCache
     from .core.leases import LockInfo
+    from .core.threads import Waiting
+    from .store import ItemStore
     from .thread import Thread
 
 __all__ = ["Saver"]
@@ -40,7 +44,7 @@ S = TypeVar("S", bound="Saver")
 Put = tuple[Config, Any, Any, ChannelVersions]
 
 
-class Saver(Upkeep):
+class Saver(Maintenance):
     """Checkpoints of graphs in one store. Made by `threadline.connect`."""
 
     _tuple_type: Callable[..., Any] = CheckpointTuple
@@ -60,9 +64,11 @@ class Saver(Upkeep):
 
         A saver of `threadline.connect` refuses a channel that has its parent's version and another value.
         """
-        self._open()
-        prepared = self._preparing(config, checkpoint, metadata, new_versions)
-        self._engine.run(self._putting([prepared]))
+        if not self._tools.is_open:
+            self.open()
+        tools = self._tools
+        prepared = prepare_put(tools, config, checkpoint, metadata, new_versions, checks_versions=tools.checks_versions)
+        self._engine.run(partial(put_opened, tools, [prepared], time.time()))
         return _config_of(prepared)
 
     async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
@@ -74,9 +80,10 @@ class Saver(Upkeep):
 
     def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Keep what a task wrote towards the next checkpoint; may come before its checkpoint."""
-        self._open()
+        if not self._tools.is_open:
+            self.open()
         prepared = prepare_writes(self._tools, config, writes, task_id, task_path)
-        self._engine.run(self._putting([prepared]))
+        self._engine.run(partial(put_opened, self._tools, [prepared], time.time()))
 
     async def aput_writes(
         self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -89,12 +96,12 @@ class Saver(Upkeep):
     def get_tuple(self, config: Any) -> Any:
         """The checkpoint a config names, or the newest of its thread, decoded; None when there is none."""
         place = place_of(config)
-        return self._noted(place, self._engine.run(lambda backend: read_one(backend, self._tools, place)))
+        return self._noted(place, self._run(read_one, place))
 
     async def aget_tuple(self, config: Any) -> Any:
         place = place_of(config)
         await self._under_way.settle(place.thread_id)
-        return self._noted(place, await self._engine.arun(lambda backend: read_one(backend, self._tools, place)))
+        return self._noted(place, await self._arun(read_one, place))
 
     def get(self, config: Any) -> Any:
         """The checkpoint itself, without its surroundings."""
@@ -107,47 +114,47 @@ class Saver(Upkeep):
 
     def list(self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None) -> Iterator[Any]:
         """Checkpoints, newest first; all threads when `config` is None. Values decode when looked at."""
-        return self._pages(history.search(self._tools, config, filter, before, limit))
+        return self._pages(search(self._tools, config, filter, before, limit))
 
     def alist(
         self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None
     ) -> AsyncIterator[Any]:
-        return self._apages(history.search(self._tools, config, filter, before, limit))
+        return self._apages(search(self._tools, config, filter, before, limit))
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all of a thread; a run still going on is refused, a new start under the same id is not.
 
         What the trash has of the thread goes as well. `thread(…).delete(trash="7d")` deletes it restorably.
         """
-        self._engine.run(self._deleting(thread_id))
+        self._delete(text_id(thread_id, "thread_id"))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._engine.arun(self._deleting(thread_id))
+        await self._adelete(text_id(thread_id, "thread_id"))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of some runs, except those a delta channel is replayed from."""
         if named := text_ids(run_ids, "run_ids"):
-            self._engine.run(lambda backend: retention.delete_runs(backend, self._tools, named))
+            self._run(ops.delete_runs, named)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         if named := text_ids(run_ids, "run_ids"):
-            await self._engine.arun(lambda backend: retention.delete_runs(backend, self._tools, named))
+            await self._arun(ops.delete_runs, named)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """A new thread with all the checkpoints and writes of another; state is shared, not copied."""
-        self._engine.run(self._copying(source_thread_id, target_thread_id))
+        self._run(ops.copy_thread, source_thread_id, target_thread_id, time.time())
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await self._engine.arun(self._copying(source_thread_id, target_thread_id))
+        await self._arun(ops.copy_thread, source_thread_id, target_thread_id, time.time())
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep the newest checkpoint of each namespace and the tagged ones (`keep_latest`), or nothing (`delete`)."""
-        for operation in self._pruning(thread_ids, strategy):
-            self._engine.run(operation)
+        for name in _pruned(thread_ids, strategy):
+            self._delete(name) if strategy == "delete" else self._run(ops.prune_to_latest, name)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        for operation in self._pruning(thread_ids, strategy):
-            await self._engine.arun(operation)
+        for name in _pruned(thread_ids, strategy):
+            await (self._adelete(name) if strategy == "delete" else self._arun(ops.prune_to_latest, name))
 
     def get_next_version(self, current: V | None, channel: None = None) -> V:
         """The version after `current`, in the type it has; integers from 1 where there is none."""
@@ -155,12 +162,12 @@ class Saver(Upkeep):
 
     def get_delta_channel_history(self, *, config: Any, channels: Sequence[str]) -> Mapping[str, Any]:
         """Per channel, the writes along the parent chain and the value they start from."""
-        found = self._engine.run(self._replaying(config, channels))
-        return history.decode_delta_history(self._tools, found)
+        found = self._run(delta_history, place_of(config), text_names(channels, "channels"))
+        return decode_delta_history(self._tools, found)
 
     async def aget_delta_channel_history(self, *, config: Any, channels: Sequence[str]) -> Mapping[str, Any]:
-        found = await self._engine.arun(self._replaying(config, channels))
-        return history.decode_delta_history(self._tools, found)
+        found = await self._arun(delta_history, place_of(config), text_names(channels, "channels"))
+        return decode_delta_history(self._tools, found)
 
     @property
     def config_specs(self) -> Any:
@@ -178,10 +185,11 @@ class Saver(Upkeep):
 
     def put_many(self, puts: Sequence[Put]) -> Any:
         """Keep several checkpoints in one transaction: all of them, or none."""
-        self._open()
+        if not self._tools.is_open:
+            self.open()
         prepared = self._prepared(puts)
         if prepared:
-            self._engine.run(self._putting(prepared))
+            self._write(prepared)
         return [_config_of(one) for one in prepared]
 
     async def aput_many(self, puts: Sequence[Put]) -> Any:
@@ -192,23 +200,38 @@ class Saver(Upkeep):
             await self._awrite(prepared)
         return [_config_of(one) for one in prepared]
 
+    def put_batch(self, items: Sequence[Any]) -> None:
+        """Keep checkpoints and pending writes in one transaction, in this order: all of them, or none.
+
+        An item is `("put", config, checkpoint, metadata, new_versions)` or `("put_writes", config, writes, task_id,
+        task_path)`, with the arguments of these methods.
+        """
+        if not self._tools.is_open:
+            self.open()
+        if prepared := self._prepared_batch(items):
+            self._write(prepared)
+
+    async def aput_batch(self, items: Sequence[Any]) -> None:
+        if not self._tools.is_open:
+            await self._aopen()
+        if prepared := self._prepared_batch(items):
+            await self._awrite(prepared)
+
     def delete_checkpoint(self, config: Any) -> None:
         """Delete one checkpoint; NotFound without it, Conflict when others are replayed from it."""
-        place = place_of(config)
-        self._engine.run(lambda backend: retention.delete_checkpoint(backend, self._tools, place))
+        self._run(ops.delete_checkpoint, place_of(config))
 
     async def adelete_checkpoint(self, config: Any) -> None:
-        place = place_of(config)
-        await self._engine.arun(lambda backend: retention.delete_checkpoint(backend, self._tools, place))
+        await self._arun(ops.delete_checkpoint, place_of(config))
 
     def threads(self, *, prefix: str = "", limit: int | None = None, after: str = "", **choice: Any) -> Iterator[Any]:
         """The threads by id; `filter=` on their metadata, `tag=`, `status=` and `active_since=` choose."""
-        return self._thread_pages(_listing(prefix=prefix, limit=limit, after=after, **choice))
+        return self._each(ops.Listing.of(prefix=prefix, limit=limit, after=after, **choice).next_page)
 
     def athreads(
         self, *, prefix: str = "", limit: int | None = None, after: str = "", **choice: Any
     ) -> AsyncIterator[Any]:
-        return self._athread_pages(_listing(prefix=prefix, limit=limit, after=after, **choice))
+        return self._aeach(ops.Listing.of(prefix=prefix, limit=limit, after=after, **choice).next_page)
 
     def within(self: S, prefix: str) -> S:
         """A view of the threads whose ids begin with a prefix; it refuses every other thread."""
@@ -217,41 +240,68 @@ class Saver(Upkeep):
         clone._engine = ViewEngine(self._engine, lambda backend: WithinLayer(backend, checked))
         return clone
 
+    def for_run(self: S, *, fencing: bool = True) -> S:
+        """A clone for one run: its puts are made under the leases that it takes itself, and fenced if asked."""
+        clone = copy.copy(self)
+        clone._tools = copy.copy(self._tools)
+        clone._tools.leases, clone._tools.fencing = {}, fencing or self._tools.fencing
+        return clone
+
+    def structural(self: S) -> S:
+        """A clone that needs no class of a program: a stored object is read as a `Structure`, and none is imported."""
+        from .codec.structural import StructuralCodec
+
+        clone = copy.copy(self)
+        clone._tools = self._tools.with_codec(StructuralCodec())
+        clone.serde = Serializer(codec=clone._tools.codec)
+        return clone
+
+    def read_only(self: S) -> S:
+        """A clone that refuses every write with ReadOnly; closing it leaves this saver open."""
+        clone = copy.copy(self)
+        clone._engine = ViewEngine(self._engine, ReadOnlyLayer)
+        return clone
+
     def count_threads(self, *, prefix: str = "") -> int:
         """How many threads there are."""
-        text = plain_text(prefix, "prefix")
-        return self._engine.run(lambda backend: backend.count_threads(text))
+        return self._ask(ops.count_threads, prefix)
 
     async def acount_threads(self, *, prefix: str = "") -> int:
-        text = plain_text(prefix, "prefix")
-        return await self._engine.arun(lambda backend: backend.count_threads(text))
+        return await self._aask(ops.count_threads, prefix)
+
+    def store(self, **options: Any) -> ItemStore:
+        """Items across threads on this saver's connections and keys; takes the options of `threadline.Store`."""
+        from .store import ItemStore
+
+        return ItemStore(self._engine, self._tools, **options)
+
+    def cache(self, **options: Any) -> ResultCache:
+        """Results of nodes on this saver's connections and keys."""
+        from .cache import ResultCache
+
+        return ResultCache(self._engine, self._tools, **options)
 
     def thread(self, thread_id: str) -> Thread:
         """A handle on one thread; it need not exist yet."""
-        from .thread import Thread  # what looks into history loads when somebody does
+        from .thread import Thread
 
         return Thread(self._engine, self._tools, text_id(thread_id, "thread_id"))
 
     def latest(self, thread_ids: Sequence[str], channels: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
         """The newest values of many threads; threads without a checkpoint are left out."""
-        return self._values(self._engine.run(self._heads(thread_ids)), channels)
+        return self._values(self._run(ops.heads, thread_ids), channels)
 
     async def alatest(
         self, thread_ids: Sequence[str], channels: Collection[str] | None = None
     ) -> dict[str, dict[str, Any]]:
-        return self._values(await self._engine.arun(self._heads(thread_ids)), channels)
+        return self._values(await self._arun(ops.heads, thread_ids), channels)
 
-    def interrupts(self, *, prefix: str = "") -> Iterator[survey.Waiting]:
-        """What waits for an answer, over all threads; a value whose class is not here is a `Structure`."""
-        asked = _asked(prefix)
-        while page := self._engine.run(lambda backend: asked.next_page(backend, self._tools)):
-            yield from page
+    def interrupts(self, *, prefix: str = "") -> Iterator[Waiting]:
+        """The interrupts that wait, over all threads; a value whose class is not here is a `Structure`."""
+        return self._each(ops.Asked(prefix=prefix).next_page)
 
-    async def ainterrupts(self, *, prefix: str = "") -> AsyncIterator[survey.Waiting]:
-        asked = _asked(prefix)
-        while page := await self._engine.arun(lambda backend: asked.next_page(backend, self._tools)):
-            for waiting in page:
-                yield waiting
+    def ainterrupts(self, *, prefix: str = "") -> AsyncIterator[Waiting]:
+        return self._aeach(ops.Asked(prefix=prefix).next_page)
 
     def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None, holder: str | None = None) -> Lease:
         """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds.
@@ -262,28 +312,28 @@ class Saver(Upkeep):
 
     def locks(self, *, prefix: str = "") -> Sequence[LockInfo]:
         """The leases that are held: by whom, since when, until when."""
-        return self._engine.run(_locks(prefix))
+        return self._ask(ops.locks, time.time(), prefix)
 
     async def alocks(self, *, prefix: str = "") -> Sequence[LockInfo]:
-        return await self._engine.arun(_locks(prefix))
+        return await self._aask(ops.locks, time.time(), prefix)
 
     def unlock(self, thread_id: str) -> LockInfo | None:
         """End a lease whose holder is gone; a holder that is not finds it lost. None where nobody holds one."""
-        return self._engine.run(_unlocking(thread_id))
+        return self._ask(ops.end, text_id(thread_id, "thread_id"), time.time())
 
     async def aunlock(self, thread_id: str) -> LockInfo | None:
-        return await self._engine.arun(_unlocking(thread_id))
+        return await self._aask(ops.end, text_id(thread_id, "thread_id"), time.time())
 
     # -- how the above is put together
 
-    def _putting(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> Operation[None]:
-        return lambda backend: put_all(backend, self._tools, prepared, time.time())
+    def _write(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> None:
+        self._engine.run(partial(put_opened, self._tools, prepared, time.time()))
 
     async def _awrite(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> None:
         """Put; reads of these threads that begin meanwhile wait for it."""
         begun = [(one.place.thread_id, self._under_way.begin(one.place.thread_id)) for one in prepared]
         try:
-            await self._engine.awrite(self._putting(prepared))
+            await self._engine.awrite(partial(put_opened, self._tools, prepared, time.time()))
         finally:
             for thread_id, ended in begun:
                 self._under_way.end(thread_id, ended)
@@ -304,6 +354,25 @@ class Saver(Upkeep):
             prepared.append(one)
         return prepared
 
+    def _prepared_batch(self, items: Any) -> Sequence[PreparedPut | PreparedWrites]:
+        siblings: dict[tuple[str, str, str], PreparedPut] = {}
+        prepared: Any = []
+        for item in items if isinstance(items, Iterable) else [None]:
+            kind, *arguments = item if isinstance(item, (tuple, list)) and item else (None,)
+            if kind == "put" and len(arguments) == 4:
+                one = self._preparing(*arguments, siblings)
+                siblings[one.place.thread_id, one.place.namespace, one.checkpoint_id] = one
+                prepared.append(one)
+            elif kind == "put_writes" and len(arguments) in (3, 4):
+                prepared.append(prepare_writes(self._tools, *arguments))
+            else:
+                raise InvalidRequest(
+                    "put_batch takes ('put', config, checkpoint, metadata, new_versions) and ('put_writes', config, "
+                    "writes, task_id, task_path)"
+                )
+        batch: Sequence[PreparedPut | PreparedWrites] = prepared
+        return batch
+
     def _noted(self, place: Place, read: Read | None) -> Any:
         """A checkpoint decoded; under fencing, noted as read by a run: as the newest, or by its id."""
         if self._tools.fencing:
@@ -312,25 +381,25 @@ class Saver(Upkeep):
                 self._tools.note_read(place._replace(checkpoint_id=read.found.row.id), by_id=by_id)
         return None if read is None else to_tuple(self._tools, read, lazy=False, make=self._tuple_type)
 
-    def _pages(self, searched: history.Search) -> Iterator[Any]:
-        while rows := self._engine.run(lambda backend: history.next_rows(backend, self._tools, searched)):
+    def _pages(self, searched: Search) -> Iterator[Any]:
+        while rows := self._run(next_rows, searched):
             yield from self._whole(rows)
 
-    async def _apages(self, searched: history.Search) -> AsyncIterator[Any]:
+    async def _apages(self, searched: Search) -> AsyncIterator[Any]:
         if searched.query.thread_id is not None:
             await self._under_way.settle(searched.query.thread_id)
-        while rows := await self._engine.arun(lambda backend: history.next_rows(backend, self._tools, searched)):
+        while rows := await self._arun(next_rows, searched):
             for found in self._whole(rows):
                 yield found
 
-    def _thread_pages(self, listing: survey.Listing) -> Iterator[survey.ThreadInfo]:
-        while page := self._engine.run(lambda backend: listing.next_page(backend, self._tools)):
+    def _each(self, next_page: Callable[[Context], Coroutine[Any, Any, Sequence[T]]]) -> Iterator[T]:
+        while page := self._run(next_page):
             yield from page
 
-    async def _athread_pages(self, listing: survey.Listing) -> AsyncIterator[survey.ThreadInfo]:
-        while page := await self._engine.arun(lambda backend: listing.next_page(backend, self._tools)):
-            for info in page:
-                yield info
+    async def _aeach(self, next_page: Callable[[Context], Coroutine[Any, Any, Sequence[T]]]) -> AsyncIterator[T]:
+        while page := await self._arun(next_page):
+            for one in page:
+                yield one
 
     def _whole(self, rows: Sequence[tuple[Read, dict[str, Any]]]) -> Iterator[Any]:
         """The rows as tuples; one that is damaged is logged and does not end the list."""
@@ -340,36 +409,13 @@ class Saver(Upkeep):
             except (Corrupt, NotAllowed, NotFound) as damage:
                 log_damage(damage)
 
-    def _deleting(self, thread_id: str) -> Operation[None]:
-        named = text_id(thread_id, "thread_id")
-        return lambda backend: retention.delete_thread(backend, self._tools, named, time.time())
+    def _delete(self, thread_id: str) -> None:
+        self._ask(ops.delete_thread, thread_id, time.time())
+        self._tools.known.drop(thread_id)
 
-    def _copying(self, source: str, target: str) -> Operation[None]:
-        names = text_id(source, "source_thread_id"), text_id(target, "target_thread_id")
-        return lambda backend: copies.copy_thread(backend, self._tools, *names, time.time())
-
-    def _pruning(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Operation[Any]]:
-        from .core import sweeping
-
-        names = text_ids(thread_ids, "thread_ids")
-        if strategy == "delete":
-            return [self._deleting(name) for name in names]
-        if strategy != "keep_latest":
-            raise InvalidRequest(f"the strategy is 'keep_latest' or 'delete', not {strategy!r}")
-        return [
-            lambda backend, name=name: sweeping.prune_to_latest(backend, self._tools, name)  # type: ignore[misc]
-            for name in names
-        ]
-
-    def _replaying(self, config: Any, channels: Sequence[str]) -> Operation[Any]:
-        place, named = place_of(config), text_names(channels, "channels")
-        return lambda backend: history.delta_history(backend, self._tools, place, named)
-
-    def _heads(self, thread_ids: Sequence[str]) -> Operation[Any]:
-        from .core import survey
-
-        names = text_ids(thread_ids, "thread_ids")
-        return lambda backend: survey.heads(backend, self._tools, names)
+    async def _adelete(self, thread_id: str) -> None:
+        await self._aask(ops.delete_thread, thread_id, time.time())
+        self._tools.known.drop(thread_id)
 
     def _values(self, heads: Sequence[Read], channels: Collection[str] | None) -> dict[str, dict[str, Any]]:
         found = {}
@@ -381,43 +427,12 @@ class Saver(Upkeep):
         return found
 
 
-def _locks(prefix: str) -> Operation[Sequence[LockInfo]]:
-    from .core.leases import locks
-
-    checked = plain_text(prefix, "prefix")
-    return lambda backend: locks(backend, time.time(), checked)
-
-
-def _unlocking(thread_id: str) -> Operation[LockInfo | None]:
-    from .core.leases import end
-
-    named = text_id(thread_id, "thread_id")
-    return lambda backend: end(backend, named, time.time())
-
-
-def _listing(**choice: Any) -> survey.Listing:
-    from .core import survey
-
-    try:
-        return survey.Listing.of(**choice)
-    except TypeError:
-        known = ("prefix", "limit", "after", "filter", "tag", "status", "active_since")
-        unknown = ", ".join(sorted(set(choice) - set(known)))
-        raise InvalidRequest(f"threads takes {', '.join(known)}, not {unknown}") from None
-
-
-def _asked(prefix: str) -> survey.Asked:
-    from .core import survey
-
-    return survey.Asked(prefix=plain_text(prefix, "prefix"))
+def _pruned(thread_ids: Any, strategy: str) -> list[str]:
+    """The threads of a prune, whose strategy is checked."""
+    if strategy not in ("keep_latest", "delete"):
+        raise InvalidRequest(f"the strategy is 'keep_latest' or 'delete', not {strategy!r}")
+    return text_ids(thread_ids, "thread_ids")
 
 
 def _config_of(prepared: PreparedPut) -> Config:
-    thread_id, namespace, _ = prepared.place
-    return {
-        "configurable": {
-            "thread_id": thread_id,
-            "checkpoint_ns": namespace,
-            "checkpoint_id": prepared.checkpoint_id,
-        }
-    }
+    return config_of(prepared.place.thread_id, prepared.place.namespace, prepared.checkpoint_id)

@@ -11,8 +11,8 @@ import pytest
 
 from tests.stores import savers
 from threadline import Unavailable
-from threadline.backends.memory import MemoryBackend
-from threadline.backends.sqlite_put import SqliteBackend
+from threadline.backends.memory.backend import MemoryBackend
+from threadline.backends.sqlite.put import SqliteBackend
 
 # The kinds of values and their anatomy are those of the codec's tests.
 sys.path.insert(0, str(Path(__file__).parents[1] / "codec"))

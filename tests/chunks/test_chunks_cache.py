@@ -5,7 +5,7 @@ import threading
 import pytest
 from codec_stores import in_thread, put, values_at
 
-from threadline.chunks.cache import BoundedCache
+from threadline.base.bounded_cache import BoundedCache
 
 
 def test_what_was_not_used_for_a_generation_leaves_first():
@@ -103,22 +103,22 @@ def test_what_a_saver_remembers_of_many_threads_stays_within_its_bound(connect):
     for at in range(60):
         put(saver, {"items": [f"{at} {number} " * 30 for number in range(30)]}, thread=f"thread {at}")
     tools = saver._tools
-    held = [tools.recall._channels, tools.reader.contents, tools.reader.nodes, tools.known._threads, tools._parents]
+    held = [tools._lines, tools.known._threads]
     assert all(cache.used_bytes <= cache.limit_bytes for cache in held)
-    assert sum(cache.limit_bytes for cache in held) <= 50_000 * 3
+    assert sum(cache.limit_bytes for cache in held) + tools.reader.used_bytes <= 50_000 * 3
     assert tools.coming == {}
     for at in (0, 30, 59):
         assert values_at(saver, in_thread(f"thread {at}"))["items"][0] == f"{at} 0 " * 30
 
 
 def test_puts_that_failed_or_were_refused_are_remembered_within_a_bound(connect, monkeypatch):
-    from threadline.core import tools
+    from threadline.core import context as tools
 
-    monkeypatch.setattr(tools, "_MOST_PUTS", 5)
+    monkeypatch.setattr(tools, "_MOST_NOTED", 5)
     held = connect()._tools
     for at in range(20):
         held.expect("thread", f"id {at}", (None, True))
-        held.refuse("thread", f"id {at}")
+        held.refused.note("thread", f"id {at}", True)
     assert list(held.coming) == list(held.refused) == [("thread", f"id {at}") for at in range(15, 20)]
     held.expect("thread", "id 19", (None, True))
     assert ("thread", "id 19") not in held.refused

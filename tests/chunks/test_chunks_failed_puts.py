@@ -25,7 +25,7 @@ def closed_run_of(length):
     while True:
         at += 1
         last = f"last {at} {LONG}"
-        if ends_run(shelf.encoder.item(last, "", {}), length):
+        if ends_run((shelf.encoder.digester.item(shelf.codec.encode(last)), None), length):
             return [*items, last]
 
 

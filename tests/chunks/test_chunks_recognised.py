@@ -6,16 +6,17 @@ import uuid
 
 import ormsgpack
 import pytest
-from chunks_shelf import STAMP, Shelf
+from chunks_shelf import Shelf
 from codec_stores import put
 from langchain_core.messages import HumanMessage
 from langchain_core.outputs import Generation
 
 import threadline
-from threadline import Conflict, NotSerializable
-from threadline.chunks.cache import BoundedCache
-from threadline.codec.fingerprints import Fingerprint
-from threadline.codec.wire import Codec
+from threadline import NotSerializable
+from threadline.base.bounded_cache import BoundedCache
+from threadline.chunks.encode import Batch
+from threadline.chunks.refs import unpack_ref
+from threadline.codec.codec import Codec
 
 
 class Rows(list):
@@ -57,12 +58,11 @@ LARGE = {
 def test_large_items_are_brought_again_as_they_were(item):
     shelf = Shelf()
     encoded = shelf.keep([item, "small", item])
-    again = {}
-    for run in encoded.runs:
-        shelf.encoder.rebuild(run, again)
-    assert (
-        shelf.needed_by(encoded.ref) - {digest for digest, (links, _) in shelf.chunks.items() if links} <= again.keys()
-    )
+    again = Batch()
+    pair, _ = shelf.encoder.again(encoded.source, again)
+    assert unpack_ref(*pair) == encoded.ref
+    assert shelf.needed_by(encoded.ref) == again.chunks.keys()
+    assert {digest: shelf.chunks[digest] for digest in again.chunks} == again.chunks
 
 
 @pytest.mark.parametrize("item", LARGE.values(), ids=LARGE)
@@ -76,7 +76,7 @@ def test_a_put_after_others_were_collected_is_whole(item, database):
 
 
 def test_many_threads_compare_with_the_same_contents():
-    shelf = Shelf(shares_contents=True)
+    shelf = Shelf()
     messages = [HumanMessage(content=f"{at} " * 100, id=str(at)) for at in range(400)]
     encoded = shelf.keep(messages)
     failures = []
@@ -84,41 +84,34 @@ def test_many_threads_compare_with_the_same_contents():
     def compare():
         try:
             for _ in range(20):
-                assert shelf.encoder.value(messages, "", encoded.runs, STAMP).ref == encoded.ref
+                assert shelf.encode(messages, encoded.source).ref == encoded.ref
         except BaseException as error:
             failures.append(error)
 
     for _ in range(10):
-        for run in encoded.runs:
-            run.proof.starts = []
         threads = [threading.Thread(target=compare) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     assert failures == []
-    assert all(len(run.proof.starts) == len(run.proof.items) for run in encoded.runs)
 
 
 @pytest.mark.parametrize("text", ["plain", "zażółć gęślą jaźń Ąć", "x" * 452], ids=["plain", "Polish", "odd length"])
-def test_every_text_is_recognised_by_its_fingerprint(text):
+def test_every_text_is_recognised_by_its_packed_bytes(text, monkeypatch):
     shelf = Shelf()
     messages = [HumanMessage(content=f"{text} {at:04}", id=str(at)) for at in range(300)]
     first = shelf.keep(messages)
-    second = shelf.keep([*messages, HumanMessage(content="last")], first.runs)
-    assert all(isinstance(run.proof, Fingerprint) for run in second.runs[:-1])
+    monkeypatch.setattr(Codec, "encode", lambda *_: pytest.fail("an item was encoded by itself"))
+    second = shelf.keep([*messages, HumanMessage(content="last")], first.source)
+    assert second.source.is_exact
+    assert len(second.chunks) <= 3
 
 
-def test_what_repeats_is_encoded_once_when_it_grows(monkeypatch):
+def test_what_repeats_is_stored_once_when_it_grows():
     shelf = Shelf()
     first = shelf.keep([0.5] * 1_000)
-    encoded = []
-    encode = Codec.encode_items
-    monkeypatch.setattr(
-        Codec, "encode_items", lambda codec, values: encoded.append(len(values)) or encode(codec, values)
-    )
-    shelf.keep([0.5] * 10_000, first.runs)
-    assert sum(encoded) < 30_000
+    assert len(shelf.keep([0.5] * 10_000, first.source).chunks) < 20
 
 
 def test_types_that_rules_forbid_are_refused_in_lists_too():
@@ -148,30 +141,16 @@ def test_an_entry_that_grows_does_not_take_a_cache_beyond_its_bound():
     assert cache.used_bytes <= 100
 
 
-def test_what_cannot_be_brought_again_is_a_conflict_and_never_left_out():
-    shelf = Shelf()
-    [run] = shelf.keep(["one " * 100, "two " * 100]).runs
-    run.refs = (run.refs[0], bytes(16))
-    with pytest.raises(Conflict, match="put the checkpoint again"):
-        shelf.encoder.rebuild(run, {})
-
-
 @pytest.mark.parametrize("options", [{}, {"trust_identity": True}], ids=["by bytes", "by identity"])
-def test_a_put_that_could_not_bring_its_chunks_again_can_be_put_again(options, database):
-    """The item was changed in place, against the promise or while it was put; the next put starts anew."""
+def test_chunks_that_were_collected_are_brought_again_from_what_was_encoded(options, database):
+    """Another process pruned meanwhile: the put sends everything, and never looks at the values again."""
     with threadline.connect(str(database), **options) as saver, threadline.connect(str(database)) as other:
         item = {"page": PAGE, "n": 1}
         first = put(saver, {"channel": [item], "other": "x" * 500})
         second = put(saver, {"channel": [item], "other": "y" * 500}, after=first)
-        for runs in saver._tools.recall._channels._young.values():
-            for run in runs[0]:
-                run.refs = tuple(bytes(16) for _ in run.refs)  # as if it had been made from something else
         other.prune(["thread"])
-        item["n"] = 2 if options else 1
-        with pytest.raises(Conflict, match="put the checkpoint again"):
-            put(saver, {"channel": [item], "other": "z" * 500}, after=second)
-        third = put(saver, {"channel": [item], "other": "z" * 500}, after=second)
-        assert other.get_tuple(third).checkpoint["channel_values"]["channel"] == [item]
+        third = put(saver, {"channel": [item, "more " * 50], "other": "z" * 500}, after=second)
+        assert other.get_tuple(third).checkpoint["channel_values"]["channel"] == [item, "more " * 50]
 
 
 class Hook:

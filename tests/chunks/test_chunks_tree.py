@@ -1,15 +1,16 @@
-"""The tree over items: every level shrinks, equal content has an equal root, and edits rewrite a path."""
+"""The tree over items: runs within bounds, equal content under equal names, and edits that store little."""
 
 import random
-from itertools import pairwise
 
+import ormsgpack
 import pytest
 from chunks_shelf import Shelf
 from langchain_core.messages import HumanMessage
 
-from threadline.chunks.cutting import ends_run, runs
+from threadline.chunks.cutting import ends_run
 from threadline.chunks.digest import Digester
-from threadline.chunks.refs import LIST, MAP, Inline, Tree
+from threadline.chunks.encode import is_same_value
+from threadline.chunks.refs import LIST, MAP, Inline, Root, Tree
 
 LONG = "x" * 200
 CONTENTS = {
@@ -29,21 +30,18 @@ def test_a_list_of_any_length_comes_back_from_a_tree_within_its_bounds(make):
         shelf, items = Shelf(), [make(at) for at in range(size)]
         ref = shelf.keep(items).ref
         assert shelf.read(ref) == items
-        if not isinstance(ref, Tree):
-            assert size <= 8 or size * 2 < 128
+        tree = shelf.tree(ref)
+        if not isinstance(tree, Tree):
+            assert len(ormsgpack.packb(items)) < 128
             continue
-        assert ref.kind == LIST
-        assert len(ref.children) <= 8
-        assert ref.depth <= 3
-        levels = shelf.levels(ref)
-        if ref.depth:
-            assert sum(levels[-1]) == size
-        for level in levels[1:]:
-            assert all(8 <= count <= 128 for count in level[:-1])
-            assert 1 <= level[-1] <= 128
-        for above, below in pairwise(levels):
-            assert sum(above) == len(below)
-            assert sum(above) < sum(below) or ref.depth == 0
+        assert tree.kind == LIST
+        assert tree.depth <= 4
+        assert len(tree.refs) < 128
+        leaves = shelf.leaves(tree)
+        assert all(8 <= count <= 128 for count in leaves)
+        assert sum(leaves) + len(tree.refs) == size
+        for level in tree.levels:
+            assert len(level) < 128
 
 
 def test_a_dict_of_any_size_comes_back_with_its_order():
@@ -53,33 +51,34 @@ def test_a_dict_of_any_size_comes_back_with_its_order():
             ref = shelf.keep(mapping).ref
             found = shelf.read(ref)
             assert list(found.items()) == list(mapping.items())
-            if isinstance(ref, Tree) and ref.depth:
-                assert ref.kind == MAP
-                assert all(8 <= count <= 128 for level in shelf.levels(ref)[1:] for count in level[:-1])
+            tree = shelf.tree(ref)
+            if isinstance(tree, Tree):
+                assert tree.kind == MAP
+                assert all(8 <= count <= 128 for count in shelf.leaves(tree))
 
 
 def test_a_short_root_stands_by_itself():
     shelf = Shelf()
     assert isinstance(shelf.keep([1, 2, 3]).ref, Inline)
     assert isinstance(shelf.keep({"a": 1}).ref, Inline)
-    eight = shelf.keep([LONG + str(at) for at in range(8)]).ref
-    assert isinstance(eight, Tree)
-    assert eight.depth == 0
-    assert shelf.keep([LONG + str(at) for at in range(9)]).ref.depth == 1
+    short = shelf.keep([LONG + str(at) for at in range(7)]).ref
+    assert isinstance(short, Tree)
+    assert short.levels == ()
+    assert isinstance(shelf.keep([LONG + str(at) for at in range(1000)]).ref, Root)
 
 
 def test_runs_end_where_their_content_says_and_within_bounds():
     digests = [Digester().item(str(at).encode()) for at in range(5000)]
-    cut = list(runs(digests))
-    assert [digest for run in cut for digest in run] == digests
-    assert all(8 <= len(run) <= 128 for run in cut[:-1])
-    assert 15 < len(digests) / len(cut) < 70
-    for run in cut[:-1]:
-        assert ends_run(run[-1], len(run))
-        assert not any(ends_run(digest, at + 1) for at, digest in enumerate(run[:-1]))
-    assert [len(run) for run in runs([b"\xff" * 16] * 300)] == [128, 128, 44]
-    assert [len(run) for run in runs([b"\x00" * 16] * 20)] == [8, 8, 4]
-    assert list(runs([])) == []
+    lengths, length = [], 0
+    for digest in digests:
+        length += 1
+        if ends_run((digest, None), length):
+            lengths.append(length)
+            length = 0
+    assert all(8 <= length <= 128 for length in lengths)
+    assert 12 < len(digests) / len(lengths) < 24
+    assert [length for length in range(1, 200) if ends_run((b"\xff" * 16, None), length)] == list(range(128, 200))
+    assert [length for length in range(1, 20) if ends_run((b"\x00" * 16, None), length)] == list(range(8, 20))
 
 
 def edits(items, chance):
@@ -104,33 +103,35 @@ def edits(items, chance):
     "wrap", [lambda text: text, lambda text: (text,), HumanMessage], ids=["text", "tuple", "message"]
 )
 @pytest.mark.parametrize("seed", range(5))
-def test_equal_content_has_an_equal_root_whatever_edits_led_to_it(seed, wrap):
+def test_equal_content_is_equal_whatever_edits_led_to_it(seed, wrap):
     """Texts are recognised packed together, tuples one by one, messages by their fields."""
     chance = random.Random(seed)
-    shelf, items, before = Shelf(), [], ()
+    shelf, items, before = Shelf(), [], None
     for _ in range(40):
         items = edits(items, chance)[:1000]
         values = list(map(wrap, items))
         encoded = shelf.keep(values, before)
-        assert encoded.ref == Shelf().keep(values).ref
+        assert is_same_value(encoded.source, Shelf().keep(values).source)
+        assert all(needed in shelf.chunks for needed in shelf.needed_by(encoded.ref))
         assert shelf.read(encoded.ref) == values
-        before = encoded.runs if chance.random() < 0.8 else ()
+        before = encoded.source if chance.random() < 0.8 else None
 
 
-def test_equal_content_has_an_equal_root_when_objects_are_recognised_by_identity():
+def test_equal_content_is_equal_when_objects_are_recognised_by_identity():
     chance = random.Random(1)
-    shelf, items, before = Shelf(trust_identity=True), [], ()
+    shelf, items, before = Shelf(trust_identity=True), [], None
     for _ in range(100):
         items = edits(items, chance)[:1000]
         encoded = shelf.keep(items, before)
-        assert encoded.ref == Shelf().keep(list(items)).ref
-        before = encoded.runs
+        assert is_same_value(encoded.source, Shelf().keep(list(items)).source)
+        assert shelf.read(encoded.ref) == items
+        before = encoded.source
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_equal_dicts_have_an_equal_root_whatever_edits_led_to_them(seed):
+def test_equal_dicts_are_equal_whatever_edits_led_to_them(seed):
     chance = random.Random(seed)
-    shelf, mapping, before = Shelf(), {}, ()
+    shelf, mapping, before = Shelf(), {}, None
     for _ in range(60):
         mapping = dict(mapping)
         for _ in range(chance.randint(1, 10)):
@@ -140,20 +141,20 @@ def test_equal_dicts_have_an_equal_root_whatever_edits_led_to_them(seed):
             else:
                 mapping[key] = chance.choice([1, f"{chance.random()} {LONG}", [key]])
         encoded = shelf.keep(mapping, before)
-        assert encoded.ref == Shelf().keep(dict(mapping)).ref
+        assert is_same_value(encoded.source, Shelf().keep(dict(mapping)).source)
         assert list(shelf.read(encoded.ref).items()) == list(mapping.items())
-        before = encoded.runs
+        before = encoded.source
 
 
 def test_a_list_is_no_continuation_of_a_dict_nor_a_dict_of_a_list():
     shelf = Shelf()
     values = [f"{at} {LONG}" for at in range(100)]
     as_list = shelf.keep(values)
-    as_dict = shelf.keep(dict(zip(map(str, range(100)), values, strict=True)), as_list.runs)
+    as_dict = shelf.keep(dict(zip(map(str, range(100)), values, strict=True)), as_list.source)
     assert shelf.read(as_dict.ref) == dict(zip(map(str, range(100)), values, strict=True))
-    back = shelf.keep(values, as_dict.runs)
+    back = shelf.keep(values, as_dict.source)
     assert back.ref == as_list.ref
-    other_keys = shelf.keep({f"k{at}": value for at, value in enumerate(values)}, as_dict.runs)
+    other_keys = shelf.keep({f"k{at}": value for at, value in enumerate(values)}, as_dict.source)
     assert list(shelf.read(other_keys.ref)) == [f"k{at}" for at in range(100)]
 
 
@@ -162,13 +163,13 @@ def test_a_list_is_no_continuation_of_a_dict_nor_a_dict_of_a_list():
     [
         (lambda items: [*items, f"one more {LONG}"], 6),
         (lambda items: [*items, *(f"{at} more {LONG}" for at in range(3))], 9),
-        (lambda items: [f"first {LONG}", *items], 9),
-        (lambda items: [*items[:2500], f"inserted {LONG}", *items[2500:]], 9),
-        (lambda items: [*items[:2500], f"edited {LONG}", *items[2501:]], 9),
-        (lambda items: [*items[:2500], *items[2501:]], 9),
-        (lambda items: items[1:], 8),
-        (lambda items: items[100:], 8),
-        (lambda items: items[:-1], 6),
+        (lambda items: [f"first {LONG}", *items], 40),
+        (lambda items: [*items[:2500], f"inserted {LONG}", *items[2500:]], 40),
+        (lambda items: [*items[:2500], f"edited {LONG}", *items[2501:]], 40),
+        (lambda items: [*items[:2500], *items[2501:]], 40),
+        (lambda items: items[1:], 40),
+        (lambda items: items[100:], 40),
+        (lambda items: items[:-1], 40),
         (lambda items: list(items), 0),
     ],
     ids=["append", "append three", "prepend", "insert", "edit", "delete", "drop first", "trim", "drop last", "nothing"],
@@ -179,21 +180,21 @@ def test_a_change_of_a_long_list_makes_few_new_chunks(change, most):
     first = shelf.keep(items)
     known = set(shelf.chunks)
     changed = change(items)
-    for before in (first.runs, ()):
-        encoded = shelf.encoder.value(changed, "channel", before, (1, 0))
-        assert len(encoded.chunks.keys() - known) <= most
-    assert shelf.read(shelf.keep(changed, first.runs).ref) == changed
+    encoded = shelf.encode(changed, first.source)
+    assert len(encoded.chunks.keys() - known) <= most
+    assert shelf.read(shelf.keep(changed, first.source).ref) == changed
 
 
 def test_appending_one_by_one_makes_as_many_nodes_as_it_must():
     """A thousand appends: a chunk for each item, and a path for each put."""
-    shelf, items, before = Shelf(), [], ()
+    shelf, items, before = Shelf(), [], None
     for at in range(1000):
         items.append(f"{at} {LONG}")
-        before = shelf.keep(items, before).runs
-    assert len(shelf.chunks) < 1000 + 1000 * 3
+        before = shelf.keep(items, before).source
+    assert len(shelf.chunks) < 1000 + 1000 * 2
     last = shelf.keep(items, before).ref
-    assert len(shelf.needed_by(last)) < 1000 + 100
+    assert shelf.read(last) == items
+    assert len(shelf.needed_by(last)) < 130
 
 
 def test_every_chunk_a_value_needs_can_be_found_by_links_alone():

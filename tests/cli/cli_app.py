@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 import threadline
-from threadline.ids import new_id
-from threadline.model import INTERRUPT
+from threadline.base.checkpoint import INTERRUPT
+from threadline.base.ids import new_id
 
 
 class Mood(enum.Enum):

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 import threadline
 from tests.commands import Run
-from threadline.ids import new_id
+from threadline.base.ids import new_id
 
 OnTerminal = Callable[..., str]
 KEY = b"k" * 32
@@ -121,10 +121,11 @@ def test_a_store_of_20000_checkpoints_is_looked_at(
     assert widest(on_terminal("threads", columns=120)) <= 120
 
 
-HEAVY = ("asyncio", "langchain_core", "langgraph", "numpy", "pandas", "psycopg", "pymysql", "redis", "cryptography",
-         "zstandard", "rich.progress", "rich.table", "rich.markdown", "rich.syntax", "rich.traceback", "pygments",
-         "threadline.importing", "threadline.cli.demo", "threadline.core.merging", "threadline.core.repair",
-         "threadline.backends.postgres", "threadline.backends.redis")  # fmt: skip
+HEAVY = ("asyncio", "langchain_core", "langgraph", "numpy", "pandas", "psycopg", "pydantic", "pymysql", "redis",
+         "cryptography", "zstandard", "rich.progress", "rich.table", "rich.markdown", "rich.syntax", "rich.traceback",
+         "pygments", "threadline.transfer", "threadline.demo", "threadline.core.history.merge",
+         "threadline.core.integrity.repair",
+         "threadline.backends.postgres.backend", "threadline.backends.redis")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -147,5 +148,5 @@ def test_a_command_loads_no_module_of_another(store: Path) -> None:
     script = "import sys\nfrom threadline.cli import main\nmain(['threads'])\nprint(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", script], env=settings(), capture_output=True, text=True, timeout=60)
     loaded = {name.rpartition(".")[2] for name in done.stderr.split() if name.startswith("threadline.cli.")}
-    assert loaded == {"commands", "listing", "opening", "output", "rendering"}
+    assert loaded == {"app", "commands", "listing", "open", "output"}
     assert os.path.exists(store)

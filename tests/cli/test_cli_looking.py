@@ -12,7 +12,7 @@ import pytest
 
 import threadline
 from tests.commands import Run
-from threadline.cli.drawing import Step, draw
+from threadline.show.lanes import Step, draw
 
 
 def put(path: Path, thread: str, values: dict[str, Any], **more: Any) -> Any:
@@ -182,3 +182,13 @@ def test_an_encrypted_store_is_opened_with_the_key_of_the_environment(
     assert "secret  'a word'" in run("show", "--url", path, "t")[0]
     monkeypatch.delenv("LANGGRAPH_AES_KEY")
     assert "set THREADLINE_KEYS" in run("show", "--url", path, "t", status=2)[1]
+
+
+@pytest.mark.parametrize("given", [["--url", "{}"], ["--url={}"]], ids=" ".join)
+def test_the_url_may_stand_before_the_command(
+    run: Run, store: Path, monkeypatch: pytest.MonkeyPatch, given: list[str]
+) -> None:
+    monkeypatch.delenv("THREADLINE_URL")
+    named = [one.format(store) for one in given]
+    assert run(*named, "log", "trip") == run("log", "trip", *named)
+    assert "--url" in run(*named, status=2)[1]

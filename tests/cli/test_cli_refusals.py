@@ -50,6 +50,10 @@ def test_an_unknown_thread(run: Run, store: Path, contents: Contents, command: l
     assert contents() == before
 
 
+def test_an_unknown_thread_leads_to_the_list_of_threads(run: Run, store: Path) -> None:
+    assert run("log", "nobody", status=NOT_THERE)[1].rstrip().endswith("`threadline threads` lists those there are")
+
+
 IN_VAIN: list[tuple[list[str], int, str]] = [
     (["show", "trip", "9999"], NOT_THERE, "no checkpoint, tag or time '9999'"),
     (["show", "trip", "nice"], NOT_THERE, "`threadline log`"),
@@ -158,7 +162,7 @@ def test_an_address_that_is_no_url_is_refused_and_not_shown(run: Run, tmp_path: 
 def test_every_command_says_that_a_store_is_encrypted_and_calls_nothing_damaged(
     run: Run, tmp_path: Path, monkeypatch
 ) -> None:
-    from threadline.cli.commands import COMMANDS
+    from threadline.cli.app import COMMANDS
 
     monkeypatch.delenv("LANGGRAPH_AES_KEY", raising=False)
     path = tmp_path / "sealed.db"
@@ -181,7 +185,9 @@ def test_every_command_says_that_a_store_is_encrypted_and_calls_nothing_damaged(
         "sweep": ["--yes"],
         "gc": ["--yes"],
     }
-    for command in sorted(COMMANDS.keys() - {"demo", "health", "import", "setup"}):
+    # The doctor tells it as what it found.
+    assert "this store is encrypted" in run("doctor", "--url", path, status=1)[0]
+    for command in sorted(COMMANDS.keys() - {"demo", "doctor", "health", "import", "setup"}):
         told, complaints = run(command, "--url", path, *arguments.get(command, []), status=2)
         assert "this store is encrypted: set THREADLINE_KEYS to its keys" in complaints, command
         assert "--key-file" in complaints, command

@@ -114,6 +114,16 @@ def test_a_run_that_has_ended_has_nothing_next(run: Run, tmp_path: Path, monkeyp
     assert "none: the run has ended" in run("why", "t")[0]
 
 
+def test_a_run_that_stopped_between_two_steps_has_not_ended(run: Run, graph: Any) -> None:
+    graph.invoke({"notes": []}, AT)
+    with threadline.connect(os.environ["THREADLINE_URL"]) as saver:
+        saver.thread("t").delete("head")  # as if the process had died before it was put
+    told = why(run)
+    assert (told["next"], sorted(told["finished"])) == ([], ["a", "b"])
+    assert "none: a, b finished, and the run stopped there" in " ".join(run("why", "t")[0].split())
+    assert "none: a, b finished" in run("show", "t", "--all")[0]
+
+
 def test_what_runs_next_is_unknown_where_no_graph_wrote(run: Run, store: Path) -> None:
     with threadline.connect(store) as saver:
         checkpoint = threadline.empty_checkpoint()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime
 import enum
+import json
 import pathlib
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from cli_process import settings
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 from threadline.codec import Codec
-from threadline.codec.structure import StructuralCodec, Structure
+from threadline.codec.structural import StructuralCodec, Structure
 from threadline.errors import Corrupt, NotSerializable
 
 
@@ -85,7 +86,7 @@ def test_arrays_are_shown_without_numpy() -> None:
     packed = Codec().encode([numpy.zeros((2, 30)), numpy.float32(1)])
     script = (
         "import sys\n"
-        "from threadline.codec.structure import StructuralCodec\n"
+        "from threadline.codec.structural import StructuralCodec\n"
         f"print(StructuralCodec().decode({packed!r}))\n"
         "print('numpy' in sys.modules)\n"
     )
@@ -137,16 +138,36 @@ def test_secrets_are_masked_unless_they_are_asked_for(tmp_path: pathlib.Path) ->
             place = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
             config = saver.put(place, checkpoint, {"source": "update", "step": step}, {"login": step})
         saver.put_writes(config, [("login", SecretStr("third word")), ("__interrupt__", SecretStr("fourth"))], "task")
-    for command in (["show", "t"], ["diff", "t", "step:1", "step:2"], ["writes", "t"]):
-        for options in ([], ["--json"]):
-            arguments = [sys.executable, "-m", "threadline", *command, "--url", str(path), *options]
-            told = [
-                subprocess.run([*arguments, *more], env=settings(), capture_output=True, text=True, check=True).stdout
-                for more in ([], ["--reveal"])
-            ]
-            assert "word" not in told[0]
-            assert "*****" in told[0]
-            assert "word" in told[1]
+    commands = [
+        [*command, "--url", str(path), *options]
+        for command in (["show", "t"], ["diff", "t", "step:1", "step:2"], ["writes", "t"])
+        for options in ([], ["--json"])
+    ]
+    # Processes of their own: whether secrets are shown is decided once in each.
+    masked, revealed = _told(commands), _told([[*command, "--reveal"] for command in commands])
+    assert len(masked) == len(revealed) == 6
+    for hidden, shown in zip(masked, revealed, strict=True):
+        assert "word" not in hidden
+        assert "*****" in hidden
+        assert "word" in shown
+
+
+def _told(commands: list[list[str]]) -> list[str]:
+    """What each of some commands prints, all of them in one new process."""
+    script = (
+        "import contextlib, io, json, sys\n"
+        "from threadline.cli import main\n"
+        "told = []\n"
+        "for command in json.loads(sys.argv[1]):\n"
+        "    with contextlib.redirect_stdout(io.StringIO()) as printed:\n"
+        "        assert main(command) == 0\n"
+        "    told.append(printed.getvalue())\n"
+        "print(json.dumps(told))\n"
+    )
+    arguments = [sys.executable, "-c", script, json.dumps(commands)]
+    done = subprocess.run(arguments, env=settings(), capture_output=True, text=True, check=True, timeout=120)
+    found: list[str] = json.loads(done.stdout)
+    return found
 
 
 APPLICATION = """

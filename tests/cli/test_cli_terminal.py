@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cli_process import settings
+from langgraph.types import Interrupt
 from rich.cells import cell_len
 
 import threadline
@@ -56,6 +57,38 @@ def test_lists_fit_a_terminal(on_terminal: OnTerminal, store: Path) -> None:
         assert widest(on_terminal(*command)) <= 80, command
 
 
+def test_long_ids_cost_no_figure_and_no_question(on_terminal: OnTerminal, run: Run, store: Path) -> None:
+    thread = "0f8fad5b-d9cb-469f-a165-70867728950e-and-what-the-application-adds"
+    with threadline.connect(store) as saver:
+        config = saver.thread(thread).put({"notes": ["x" * 50]}).config
+        asked = Interrupt(value="shall the flight be booked?", id="8cf1b7a6c294bbbeb1aabd6a86843f2f")
+        saver.put_writes(config, [("__interrupt__", [asked])], "task")
+    shown = on_terminal("threads").splitlines()
+    assert max(map(cell_len, shown)) <= 80
+    _, status, size, unit, count, day, moment = run("threads", "--prefix", thread)[0].split()
+    assert shown[shown.index(thread) + 1].split() == [status, size, unit, count, day, moment[:-4] + "Z"]
+    shown = on_terminal("interrupts").splitlines()
+    place = next(at for at, line in enumerate(shown) if line.startswith(thread))
+    assert shown[place] == f"{thread}  {asked.id}"
+    assert "shall the flight be booked?" in shown[place + 1]
+
+
+def test_an_empty_list_says_so_on_a_terminal_only(on_terminal: OnTerminal, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/empty.db"
+    threadline.connect(url).thread("t").put({"n": 1})
+    commands = {
+        "threads --prefix u": "no threads",
+        "interrupts": "nothing waits for an answer",
+        "locks": "no thread is locked",
+    }
+    commands |= {"store ls": "no items", "store search users": "no items", "tag t": "no tags"}
+    commands["writes t"] = "no writes follow this checkpoint; head~1 has those that made the newest one"
+    for command, sentence in commands.items():
+        assert on_terminal(*command.split(), "--url", url).split("\n")[0].strip() == sentence
+        piped = in_a_pipe(*command.split(), "--url", url)
+        assert (piped.stdout, piped.stderr) == ("", "")
+
+
 def test_a_bar_moves_on_a_terminal_only(on_terminal: OnTerminal) -> None:
     assert "sweeping" in on_terminal("sweep", "--keep-last", "1")
     piped = in_a_pipe("sweep", "--keep-last", "1")
@@ -89,7 +122,7 @@ def test_a_reader_that_goes_away_is_no_error(store: Path) -> None:
 def test_complaints_are_one_line_in_a_pipe_and_plain(store: Path) -> None:
     done = in_a_pipe("show", "nobody")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "threadline: there is no thread 'nobody'\n"
+    assert done.stderr == "threadline: there is no thread 'nobody'; `threadline threads` lists those there are\n"
 
 
 def in_a_pipe(*arguments: str) -> subprocess.CompletedProcess[str]:

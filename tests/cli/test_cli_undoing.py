@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,15 +114,16 @@ def damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with threadline.connect(path) as saver:
         config = {"configurable": {"thread_id": "chat", "checkpoint_ns": ""}}
         for step in range(1, 41):
-            said = [*said, f"message {step}"]
+            said = [*said, f"saying {step}"]
             checkpoint = threadline.empty_checkpoint()
             checkpoint["channel_values"] = {"said": said, "count": step}
             checkpoint["channel_versions"] = {"said": step, "count": step}
             config = saver.put(config, checkpoint, {"source": "loop", "step": step}, {"said": step, "count": step})
-            saver.put_writes(config, [("said", [f"message {step + 1}"])], "task")
+            saver.put_writes(config, [("said", [f"saying {step + 1}"])], "task")
     with sqlite3.connect(path) as connection:
-        newest = "SELECT max(rowid) FROM threadline_chunks"
-        connection.execute(f"UPDATE threadline_chunks SET data = x'00' WHERE rowid = ({newest})")
+        # The root of the newest list.
+        newest = "SELECT substr(links, 1, 16) FROM threadline_checkpoints ORDER BY id DESC LIMIT 1"
+        connection.execute(f"UPDATE threadline_chunks SET data = x'00' WHERE digest = ({newest})")
     return path
 
 
@@ -152,10 +154,35 @@ def test_repair_rebuilds_what_fsck_found(run: Run, damaged: Path) -> None:
     assert told.splitlines()[-1] == "next      threadline fsck chat --quarantine"
     assert run("repair", "chat", "--reducer", "said=operator:add", "--yes")[0] == "repaired  1 of 1\n"
     run("fsck")
-    assert "[39] 'message 40'" in run("show", "chat", "--all")[0]
+    assert "[39] 'saying 40'" in run("show", "chat", "--all")[0]
     assert run("repair", "chat")[0] == "done  nothing is damaged\n"
 
 
 @pytest.mark.parametrize("reducer", ["said", "said=", "=append", "said=nothing", "said=no_such:thing", "said=os:sep"])
 def test_a_reducer_that_is_none_is_refused(run: Run, damaged: Path, reducer: str) -> None:
     run("repair", "chat", "--reducer", reducer, "--yes", status=2)
+
+
+def test_repair_speaks_of_its_own_options_and_imports_what_it_is_told(
+    run: Run, damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "reducing.py").write_text("def other(value, write):\n    return [*value, 'another']\n")
+    monkeypatch.chdir(tmp_path)
+    told = run("repair", "chat", "--reducer", "said=reducing:other", "--yes", status=1)[0]
+    assert "--inexact stores it all the same" in told
+    (tmp_path / "models_of_repair.py").write_text("loaded = True\n")
+    run("repair", "chat", "--import", "models_of_repair", status=1)
+    assert sys.modules["models_of_repair"].loaded
+    assert "no_such_module" in run("repair", "chat", "--import", "no_such_module", status=2)[1]
+
+
+def test_fsck_looks_into_the_trash(run: Run, damaged: Path) -> None:
+    run("rm", "chat", "--trash", "7d", "--yes")
+    lines = run("fsck", status=1)[0].splitlines()
+    [entry] = json.loads(run("trash", "--json")[0])
+    assert lines[0].endswith(": damaged")
+    assert any(line.startswith(f"damaged in the trash, entry {entry['id']}: thread 'chat'") for line in lines)
+    assert lines[-1] == f"next  threadline trash empty {entry['id']}"
+    assert run("trash", "empty", entry["id"])[0].splitlines()[-1].startswith("not done")
+    run("trash", "empty", entry["id"], "--yes")
+    run("fsck")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from threadline import Corrupt, NotAllowed, NotSerializable, Serializer
 from threadline.codec import Codec
+from threadline.codec.codec import OBJECT
 from threadline.codec.framing import ext_frame
-from threadline.codec.structure import StructuralCodec
-from threadline.codec.wire import OBJECT
-from threadline.importing.transcode import TransferCodec
+from threadline.codec.structural import StructuralCodec
+from threadline.transfer.transcode import TransferCodec
 
 NATIVE = (str, int, float, bool, type(None), list, dict, bytes)
 OBJECTS = {name: make for name, make in MAKERS.items() if not isinstance(make(), NATIVE)}

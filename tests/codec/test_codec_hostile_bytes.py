@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from threadline import Corrupt, NotAllowed, Serializer, ThreadlineError
 from threadline.codec import Codec, Envelope
-from threadline.codec.wire import FOREIGN, OBJECT
+from threadline.codec.codec import FOREIGN, OBJECT
 
 # What altered bytes say may be odd enough for numpy or re to warn of it.
 pytestmark = pytest.mark.filterwarnings("ignore")

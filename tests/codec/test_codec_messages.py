@@ -1,6 +1,7 @@
 """LangChain's messages and documents, and LangGraph's own types, exactly as they were."""
 
 import copy
+import sys
 
 import pytest
 from codec_anatomy import anatomy
@@ -147,7 +148,9 @@ def test_strict_rules_allow_the_types_of_langchain_and_langgraph(make):
     assert described(found) == described(make())
 
 
-def test_a_store_gives_messages_and_types_back(connect):
+def test_a_store_gives_messages_and_types_back(connect, monkeypatch):
+    # A program that uses `threadline.graph` gets that room's classes; this one uses LangGraph alone.
+    monkeypatch.delitem(sys.modules, "threadline.graph", raising=False)
     saver = connect()
     makers = {**MESSAGES, **LANGGRAPH}
     config = put(

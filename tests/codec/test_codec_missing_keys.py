@@ -12,6 +12,8 @@ from threadline import InvalidRequest, KeyRing, NotFound
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 ITEMS = [f"item {at} " * 30 for at in range(120)]
+# The records of quarantine, in SQL.
+ASIDE = "space = 0 AND CAST(path AS TEXT) LIKE 'quarantine%'"
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -138,11 +140,11 @@ def test_rotating_seals_anew_what_opens_of_what_was_set_aside(set_aside, half):
     path, _ = set_aside
     with threadline.connect(path, encryption=KeyRing({"new": NEW, "old": OLD})) as saver:
         half.call(saver, "rotate_keys")
-    from threadline.backends.port import CheckpointRow, WriteRow
-    from threadline.core.documents import place_of_row, write_place
+    from threadline.core.rows import place_of_row, write_place
+    from threadline.ports.checkpoints import CheckpointRow, WriteRow
 
     with sqlite3.connect(path) as connection:
-        [(stored,)] = connection.execute("SELECT value FROM threadline_meta WHERE name LIKE 'quarantine:%'")
+        [(stored,)] = connection.execute(f"SELECT value FROM threadline_records WHERE {ASIDE}")
     import ormsgpack
 
     [[thread, _, why, row, write]] = ormsgpack.unpackb(stored)
@@ -173,7 +175,7 @@ def test_a_store_whose_quarantine_opens_whole_needs_the_old_key_no_more(tmp_path
 def test_a_damaged_record_of_quarantine_is_named(set_aside, half):
     path, _ = set_aside
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE threadline_meta SET value = x'93c0' WHERE name LIKE 'quarantine:%'")
+        connection.execute(f"UPDATE threadline_records SET value = x'93c0' WHERE {ASIDE}")
     with threadline.connect(path, encryption=KeyRing({"new": NEW, "old": OLD})) as saver:
         for verb in ("keys_in_use", "rotate_keys"):
             with pytest.raises(threadline.Corrupt, match="quarantine:"):

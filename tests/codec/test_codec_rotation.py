@@ -13,6 +13,8 @@ from tests.stores import savers
 from threadline import InvalidRequest, KeyRing, NotFound
 
 OLD, NEW, NEXT = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))
+# Checkpoints and writes of what `fill` makes, with the root, a pack and the open run of each pool's items.
+FEWEST_ROWS = 20
 ITEMS = [f"item {at} " * 30 for at in range(120)]
 
 
@@ -51,6 +53,12 @@ def fill(saver):
     return configs
 
 
+def rows_under(saver, key_id):
+    """How many rows are sealed under a key; a checkpoint counts twice if its metadata is sealed apart."""
+    uses = {key.id: key.rows for key in saver.keys()}  # noqa: SIM118 (a saver is no dict)
+    return uses[key_id]
+
+
 def everything(saver, configs):
     saver.clear_cache()
     return [saver.get_tuple(config) for config in configs]
@@ -61,10 +69,12 @@ def test_rotating_seals_everything_under_the_current_key(sealed):
     saver = sealed(new=NEW, old=OLD)
     before = everything(saver, configs)
     assert saver.keys_in_use() == {"old"}
-    seen = []
-    assert saver.rotate_keys(seen.append) > len(ITEMS)
+    rows, seen = rows_under(saver, "old"), []
+    count = saver.rotate_keys(seen.append)
+    assert count > FEWEST_ROWS
     assert seen == sorted(seen)
-    assert seen[-1] > len(ITEMS)
+    assert seen[-1] == count
+    assert (rows_under(saver, "old"), rows_under(saver, "new")) == (0, rows)
     assert saver.keys_in_use() == {"new"}
     assert everything(saver, configs) == before
 
@@ -137,6 +147,35 @@ def test_names_of_chunks_stay_and_sharing_survives(tmp_path):
     saver.close()
 
 
+def test_packs_and_the_pointers_into_them_are_sealed_anew(tmp_path):
+    path = tmp_path / "threads.db"
+
+    def chunks():
+        with closing(sqlite3.connect(path)) as database:
+            found = database.execute("select digest, links, form, data from threadline_chunks").fetchall()
+        return {digest: row for digest, *row in found}
+
+    with threadline.connect(path, encryption=KeyRing({"old": OLD})) as saver:
+        configs = [put(saver, {"items": ITEMS[:1]})]
+        for count in range(2, 100):
+            configs.append(put(saver, {"items": ITEMS[:count]}, after=configs[-1]))
+        items = {saver._tools.digesters.of(1).item(saver._tools.codec.encode(item)) for item in ITEMS}
+    before = chunks()
+    pointers = {digest: row[0] for digest, row in before.items() if digest in items and row[0]}
+    assert len(pointers) > 8
+    assert before.keys() >= set(pointers.values())
+    with threadline.connect(path, encryption=KeyRing({"new": NEW, "old": OLD})) as saver:
+        saver.rotate_keys()
+    after = chunks()
+    assert {digest: row[0] for digest, row in after.items()} == {digest: row[0] for digest, row in before.items()}
+    for digest in {*pointers, *pointers.values()}:
+        assert before[digest][1:] != after[digest][1:]
+        assert before[digest][1] != after[digest][1]
+    with threadline.connect(path, encryption=KeyRing({"new": NEW})) as saver:
+        assert [values_at(saver, config)["items"] for config in configs] == [ITEMS[:count] for count in range(1, 100)]
+        assert saver.fsck().ok
+
+
 def test_a_process_that_opened_before_a_new_key_came_reads_what_it_sealed(sealed):
     early = sealed(old=OLD, new=NEW)
     config = put(early, {"items": ITEMS})
@@ -178,13 +217,15 @@ def test_the_async_half_rotates_too(sealed):
     configs = fill(sealed(old=OLD))
     before = everything(sealed(old=OLD), configs)
     saver = sealed(new=NEW, old=OLD)
+    rows = rows_under(saver, "old")
 
     async def rotate():
         count = await saver.arotate_keys()
         return count, await saver.akeys_in_use()
 
     count, in_use = asyncio.run(rotate())
-    assert count > len(ITEMS)
+    assert count > FEWEST_ROWS
+    assert (rows_under(saver, "old"), rows_under(saver, "new")) == (0, rows)
     assert in_use == {"new"}
     assert everything(sealed(new=NEW), configs) == before
 

@@ -11,8 +11,8 @@ from codec_stores import put, values_at
 from codec_values import MAKERS
 
 from threadline import Serializer, StoredException, register
+from threadline.base.checkpoint import metadata_value
 from threadline.codec import Codec
-from threadline.model import metadata_value
 
 every_value = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 HASHABLE = [make for make in MAKERS.values() if getattr(type(make()), "__hash__", None) is not None]

@@ -15,7 +15,7 @@ from codec_stores import put, values_at
 import threadline
 from threadline import InvalidRequest, NotAllowed, NotSerializable, Serializer, register
 from threadline.codec import Codec, TypeRules
-from threadline.codec.wire import OBJECT
+from threadline.codec.codec import OBJECT
 
 
 def forged(name, state=None):
@@ -290,7 +290,7 @@ def test_registered_types_are_read_by_strict_savers(connect):
 
 def test_rare_types_are_known_by_their_names_before_they_are_loaded():
     from threadline.codec.builtin import RARE_MODULES, RARE_NAMES
-    from threadline.codec.rare import RARE
+    from threadline.codec.builtin_rare import RARE
 
     assert {row.name for row in RARE} == RARE_NAMES
     assert {row.type.__module__.partition(".")[0] for row in RARE} <= RARE_MODULES

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import datetime as dt
 import enum
 import gc
 import logging
@@ -12,10 +13,11 @@ from typing import Any, NamedTuple
 import pydantic
 import pytest
 from codec_stores import in_thread, put, values_at
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import threadline
 from threadline import NotAllowed, NotSerializable, Serializer
-from threadline.codec import plain
+from threadline.codec import structural as plain
 
 SOURCE = """
 import dataclasses, enum, collections, pydantic
@@ -187,13 +189,38 @@ def test_what_was_plain_is_itself_again_once_its_class_is_there(gone, connect):
     assert saver.get_tuple(config).checkpoint["channel_values"]["note"] == gone.Note("x")
 
 
-def test_arrays_are_refused_until_numpy_is_imported_in_plain_mode_too(monkeypatch):
+def test_arrays_are_plain_data_until_numpy_is_imported(monkeypatch, caplog):
     import numpy
 
-    stored = Serializer().dumps([numpy.arange(3)])
+    values = [numpy.arange(3, dtype="<i2"), numpy.float64(1.5), numpy.bool_(True), numpy.str_("a"), numpy.dtype("<f4")]
+    stored = Serializer().dumps(values)
+    theirs = JsonPlusSerializer().dumps_typed({"array": values[0]})
     monkeypatch.setitem(sys.modules, "numpy", None)
+    plain = Serializer(unknown_types="plain")
+    array = {"dtype": "<i2", "shape": [3], "order": "C", "data": bytes([0, 0, 1, 0, 2, 0])}
+    assert plain.loads(stored) == [array, 1.5, True, {"dtype": "<U1", "data": "a".encode("utf-32-le")}, "<f4"]
+    assert plain.loads_typed(theirs) == {"array": array}
+    assert "numpy:ndarray comes back as plain data" in caplog.text
     with pytest.raises(NotAllowed, match="import numpy"):
-        Serializer(unknown_types="plain").loads(stored)
+        Serializer().loads(stored)
+
+
+def test_times_and_frames_are_plain_data_until_pandas_is_imported(monkeypatch):
+    import pandas
+
+    moment, span = pandas.Timestamp("2026-01-02", tz="UTC"), pandas.Timedelta(3, "s")
+    times, frame = Serializer().dumps([moment, span]), Serializer().dumps(pandas.DataFrame({"a": [1]}))
+    plain = Serializer(unknown_types="plain")
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "pyarrow", None)  # pandas is here, and what frames are stored in is not
+        assert plain.loads(frame).keys() == {"arrow"}
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    (count, unit), zone = (moment.asm8.view("i8").item(), moment.unit), dt.timezone.utc
+    assert plain.loads(times) == [
+        {"count": count, "unit": unit, "zone": zone, "fold": 0},
+        {"count": span.asm8.view("i8").item(), "unit": span.unit},
+    ]
+    assert plain.loads(frame)["arrow"].startswith(b"\xff\xff\xff\xff")
 
 
 # -- classes that no name leads to
@@ -288,9 +315,9 @@ def test_elsewhere_such_a_class_is_plain_data_and_the_message_says_why(make):
 
 
 def test_such_a_class_is_not_kept_alive_by_being_remembered():
-    from threadline.codec.rules import _nameless
+    from threadline.codec.allowed import _nameless
 
-    name = threadline.codec.rules.class_name(type(local_dataclass()))
+    name = threadline.codec.allowed.class_name(type(local_dataclass()))
     Serializer().dumps(local_dataclass())
     gc.collect()
     assert name not in _nameless
@@ -314,7 +341,7 @@ def test_a_class_is_found_by_the_name_it_is_bound_to_and_inside_of_others():
 
 
 def test_many_classes_of_functions_do_not_fill_the_memory(monkeypatch):
-    from threadline.codec import wire
+    from threadline.codec import codec as wire
 
     monkeypatch.setattr(wire, "_MOST_NAMES", 50)
     codec = Serializer().codec

@@ -6,9 +6,9 @@ import types
 
 import pytest
 
-from threadline.codec.rules import TypeRules, register, registry
-from threadline.codec.structure import StructuralCodec, Structure, lenient
-from threadline.codec.wire import Codec
+from threadline.codec.allowed import TypeRules, register, registry
+from threadline.codec.codec import Codec
+from threadline.codec.structural import StructuralCodec, Structure, lenient
 from threadline.errors import NotSerializable
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from threadline import Conflict, InvalidRequest, Policy
-from threadline.ids import new_id
+from threadline.base.ids import new_id
 
 picks = st.integers(0, 10**6)
 # In leaps, because a merge takes the next ones.

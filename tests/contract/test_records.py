@@ -7,7 +7,8 @@ import pytest
 
 import threadline
 from threadline import KeyRing
-from threadline.core.documents import read_document
+from threadline.core.rows import read_document
+from threadline.core.store_records import record_names, swap_record
 from threadline.testing.making import checkpoint, place
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
@@ -39,10 +40,10 @@ def test_records_are_found_by_the_beginning_of_their_keys(where):
     keys = ["quarantine:a", "quarantine:b", "quarantine;", "quarantin", "r"]
     with threadline.connect(url, **options) as saver:
         for key in keys:
-            assert saver._engine.run(lambda backend, key=key: backend.swap_meta(key, None, b"x"))
-        assert both(saver, lambda backend: backend.meta_keys("quarantine:")) == ["quarantine:a", "quarantine:b"]
-        assert both(saver, lambda backend: backend.meta_keys("none")) == []
-        assert set(both(saver, lambda backend: backend.meta_keys(""))) >= set(keys)
+            assert saver._engine.run(lambda backend, key=key: swap_record(backend, key, None, b"x"))
+        assert both(saver, lambda backend: record_names(backend, "quarantine:")) == ["quarantine:a", "quarantine:b"]
+        assert both(saver, lambda backend: record_names(backend, "none")) == []
+        assert set(both(saver, lambda backend: record_names(backend, ""))) >= set(keys)
 
 
 def test_the_keys_of_what_was_set_aside_are_in_use_until_it_is_rotated(where):
@@ -65,7 +66,7 @@ def _lose_chunks(saver, config):
         thread = config["configurable"]["thread_id"]
         found = await backend.find(thread, "", None)
         assert read_document(found, saver._tools.codec, saver._tools.envelope)
-        from threadline.backends.port import ChunkRow
+        from threadline.ports.checkpoints import ChunkRow
 
         digests = await backend.pool_digests(found.pool, b"", 100)
         rows = [ChunkRow(*row) for row in await backend.chunks(found.pool, digests)]

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import crowd_checks
 import pytest
 
-from threadline.backends.memory import MemoryBackend
-from threadline.backends.sqlite_put import SqliteBackend
+from threadline.backends.memory.backend import MemoryBackend
+from threadline.backends.sqlite.put import SqliteBackend
 
 
 @pytest.fixture

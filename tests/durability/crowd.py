@@ -17,7 +17,7 @@ import traceback
 import lives
 
 import threadline
-from threadline.drive import run_now
+from threadline.base.drive import run_now
 
 PROCESSES = 8
 HALVES = {"sync": run_now, "async": asyncio.run}

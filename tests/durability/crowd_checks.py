@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,11 @@ import threadline
 
 HERE = Path(__file__).parent
 PACKAGE_ROOT = Path(threadline.__file__).resolve().parents[1]
+
+# PyMySQL prints this when an interrupt met the constructor of a result, which its destructor takes for whole.
+_DRIVERS_OWN = re.compile(
+    r"Exception ignored in: <function MySQLResult\.__del__ .*?AttributeError: [^\n]*\n", re.DOTALL
+)
 
 
 def run_script(name, *arguments, seconds=120):
@@ -26,7 +32,7 @@ def run_script(name, *arguments, seconds=120):
         timeout=seconds,
     )
     assert done.returncode == 0, f"{name} {arguments}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-    assert "Traceback" not in done.stderr, done.stderr[-6000:]
+    assert "Traceback" not in _DRIVERS_OWN.sub("", done.stderr), done.stderr[-6000:]
     return done.stdout
 
 

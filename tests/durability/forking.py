@@ -9,6 +9,7 @@ import asyncio
 import faulthandler
 import os
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -198,7 +199,43 @@ def fork_while_writing(saver, steps):
         assert all(info.thread_id.startswith(("before", "writer-")) for info in saver.threads())
 
 
-SCENARIOS = {work.__name__: work for work in (both_write, parent_closes, killed_child, child_exits, fork_while_writing)}
+def interrupted_fork(saver, steps):
+    """Ctrl-C while a fork waits for a commit, which waits for another process: parent and child go on."""
+    steps.write("parent", 0, 2)
+    other = sqlite3.connect(sys.argv[2].removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    writer = threading.Thread(target=steps.write, args=("writer", 0, 1))
+    writer.start()
+    while not saver._engine._commit._turn.locked():
+        time.sleep(0.001)
+
+    def strike():
+        while not saver._engine._commit._door.locked():
+            time.sleep(0.001)
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        other.execute("ROLLBACK")
+
+    striking = threading.Thread(target=strike)
+    striking.start()
+    pid = in_child(lambda: steps.write("child", 0, 2))
+    striking.join()
+    writer.join()
+    wait_for(pid)
+
+    async def put():
+        await saver.aput(*lives.put_arguments("parent", 2))
+
+    asyncio.run(put())
+    for name, count in (("parent", 3), ("child", 2), ("writer", 1)):
+        steps.check(name, count)
+
+
+SCENARIOS = {
+    work.__name__: work
+    for work in (both_write, parent_closes, killed_child, child_exits, fork_while_writing, interrupted_fork)
+}
 
 if __name__ == "__main__":
     main()

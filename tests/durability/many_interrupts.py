@@ -1,8 +1,9 @@
 """A program whose calls are interrupted at random moments, many times, while others write beside it.
 
-    python many_interrupts.py signals|cancels URL COUNT [OPTIONS AS JSON]
+    python many_interrupts.py signals|given|cancels URL COUNT [OPTIONS AS JSON]
 
 `signals`: a signal handler raises in the main thread, as Ctrl-C does in a notebook or the time limit of a worker.
+`given`: the same, and the connections are those of a driver's own pool.
 `cancels`: tasks of an event loop are cancelled.
 
 Exits with 0 when nobody else was disturbed, all connections can be lent, no lock is held, everything acknowledged is
@@ -21,7 +22,7 @@ import time
 import lives
 
 import threadline
-from threadline.drive import run_now
+from threadline.base.drive import run_now
 
 POOL_SIZE = 3
 
@@ -117,7 +118,7 @@ def signals(saver, count):
         for other in others:
             other.join()
     assert not errors, errors
-    check_connections(saver._engine)
+    check_given_pool() if GIVEN else check_connections(saver._engine)
     check(saver, {**written, "main": step})
 
 
@@ -137,15 +138,19 @@ def check_connections(engine):
     """As many connections as there may be are lent at once, and nobody holds anything."""
     kind = type(engine).__name__
     if kind == "SqliteEngine":
-        assert not engine._group._leaders
         assert not engine._connections._reading
-        for lock in (engine._group._door, engine._connections._idle, engine._connections._lock):
+        for lock in (
+            engine._commit._turn,
+            engine._commit._door,
+            engine._connections._idle,
+            engine._connections._lock,
+        ):
             assert lock.acquire(timeout=1)
             lock.release()
     lend = {
-        "PostgresEngine": lambda act: run_now(engine._blocking_source.pool.lend(lambda _: act())),
-        "MysqlEngine": lambda act: run_now(engine.blocking_pool.lend(lambda _: act())),
-        "RedisEngine": lambda act: engine._blocking.link._turns.run(lambda: run_now(act())),
+        "PostgresEngine": lambda act: run_now(engine.blocking.lend(lambda _: act())),
+        "MysqlEngine": lambda act: run_now(engine.blocking.lend(lambda _: act())),
+        "RedisEngine": lambda act: run_now(engine.blocking_half().link.turns.run(act)),
     }.get(kind)
     if lend is None:
         return
@@ -213,13 +218,13 @@ async def cancels(saver, count):
 async def check_loop_connections(engine):
     """As many connections of the loop as there may be are lent at once."""
     kind = type(engine).__name__
-    if kind == "RedisEngine" and engine._is_cluster:
-        assert engine._loop_half().link._turns._value == POOL_SIZE
+    if kind == "RedisEngine" and engine.loop_half().link.is_cluster:
+        assert engine.loop_half().link.turns._semaphore._value == POOL_SIZE
         return
     lend = {
-        "PostgresEngine": lambda act: engine._loop_source.lend(lambda _: act()),
-        "MysqlEngine": lambda act: engine.loop_pool().lend(lambda _: act()),
-        "RedisEngine": lambda act: _lend_of_redis(engine._loop_half().link.client.connection_pool, act),
+        "PostgresEngine": lambda act: engine.loops.here().lend(lambda _: act()),
+        "MysqlEngine": lambda act: engine.loops.here().lend(lambda _: act()),
+        "RedisEngine": lambda act: _lend_of_redis(engine.loop_half().link.client.connection_pool, act),
     }.get(kind)
     if lend is None:
         return
@@ -242,6 +247,31 @@ async def _lend_of_redis(pool, act):
         await pool.release(connection)
 
 
+GIVEN = []
+
+
+def on_given_pool(url, *, pool_size, timeout, **options):
+    """A saver on the pool of a driver."""
+    if url.startswith("redis"):
+        import redis
+
+        pool = redis.BlockingConnectionPool.from_url(url, max_connections=pool_size, timeout=timeout)
+        GIVEN.append((pool.get_connection, pool.release))
+    else:
+        import psycopg_pool
+
+        pool = psycopg_pool.ConnectionPool(url, min_size=pool_size, max_size=pool_size, timeout=timeout, open=True)
+        GIVEN.append((pool.getconn, pool.putconn))
+    return threadline.connect(pool=pool, **options)
+
+
+def check_given_pool():
+    """All connections of a given pool can be lent at once."""
+    [(take, give_back)] = GIVEN
+    for connection in [take() for _ in range(POOL_SIZE)]:
+        give_back(connection)
+
+
 def main():
     kind, url, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     options = json.loads(sys.argv[4]) if len(sys.argv) > 4 else {}
@@ -255,8 +285,8 @@ def main():
         options = {"pool_size": POOL_SIZE, "retry": None, **options}
     if not url.startswith("memory"):
         options = {"timeout": 5.0, **options}
-    saver = threadline.connect(url, **options)
-    if kind == "signals":
+    saver = on_given_pool(url, **options) if kind == "given" else threadline.connect(url, **options)
+    if kind in ("signals", "given"):
         saver.open()
         signals(saver, count)
         saver.close()

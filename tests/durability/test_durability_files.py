@@ -127,18 +127,21 @@ def test_a_file_that_was_put_back_has_everything_and_the_saver_that_lost_it_stay
 
 
 def test_a_loss_between_the_work_and_the_commit_is_still_noticed(connect, database, half, monkeypatch):
-    from threadline.backends import group
+    from threadline.backends.sqlite import commit as group
 
     saver = connect(database)
     put(half, saver, 0)
-    together = group.put_together
 
-    def put_and_lose(*args):
-        made = together(*args)
-        move(database)
-        return made
+    def losing(put):
+        def put_and_lose(*args):
+            made = put(*args)
+            move(database)
+            return made
 
-    monkeypatch.setattr(group, "put_together", put_and_lose)
+        return put_and_lose
+
+    for way in ("put_one", "put_together"):
+        monkeypatch.setattr(group, way, losing(getattr(group, way)))
     with pytest.raises(threadline.Unavailable, match="moved"):
         put(half, saver, 1)
     os.rename(database.with_name("moved.db"), database)
@@ -307,7 +310,7 @@ def test_neither_side_of_a_fork_makes_a_new_file_where_the_old_one_was_lost(conn
 
 
 def test_a_commit_looks_at_the_names_twice_and_no_more(connect, database, half, monkeypatch):
-    from threadline.backends import sqlite_file
+    from threadline.backends.sqlite import file as sqlite_file
 
     saver = connect(database)
     put(half, saver, 0)

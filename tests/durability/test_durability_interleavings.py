@@ -4,7 +4,7 @@ import lives
 import pytest
 
 import threadline
-from threadline.core import retention
+from threadline.core.retention import prune as retention
 
 
 def big(name, count=60):

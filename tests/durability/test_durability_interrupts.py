@@ -1,5 +1,6 @@
 """Ctrl-C at any moment: in a notebook the saver lives on, so an interrupted call must leave it usable."""
 
+import signal
 import threading
 import time
 
@@ -7,25 +8,23 @@ import lives
 import pytest
 from test_durability_places import interrupted_at, lines_of
 
-from threadline.backends.group import GroupCommit
-from threadline.backends.memory import MemoryBackend
-from threadline.backends.sqlite import SqliteConnections
+from threadline.backends.memory.backend import MemoryBackend
+from threadline.backends.shared_commit import SharedCommit
+from threadline.backends.sqlite.commit import SqliteCommit
+from threadline.backends.sqlite.connections import SqliteConnections
+from threadline.errors import InvalidRequest
 
 MOMENTS = [
-    (GroupCommit, "run", "before"),
-    (GroupCommit, "run", "after"),
-    (GroupCommit, "_commit", "before"),
-    (GroupCommit, "_commit", "after"),
-    (GroupCommit, "_do", "before"),
-    (GroupCommit, "_do", "after"),
-    (GroupCommit, "_attempt", "before"),
-    (GroupCommit, "_attempt", "after"),
-    (GroupCommit, "_tell_later", "before"),
-    (GroupCommit, "_tell_later", "after"),
-    (GroupCommit, "_tell_earlier", "before"),
-    (GroupCommit, "_tell_earlier", "after"),
-    (SqliteConnections, "_begin", "before"),
-    (SqliteConnections, "_begin", "after"),
+    (owner, method, when)
+    for owner, method in (
+        (SqliteCommit, "run"),
+        (SqliteCommit, "_run_alone"),
+        (SqliteCommit, "_transact"),
+        (SqliteCommit, "_do_other"),
+        (SqliteConnections, "write"),
+        (SqliteConnections, "_begin"),
+    )
+    for when in ("before", "after")
 ]
 
 
@@ -62,30 +61,24 @@ def interrupt(monkeypatch):
 @pytest.mark.parametrize("moment", MOMENTS, ids=IDS)
 def test_an_interrupted_put_leaves_a_saver_and_a_file_that_can_be_written(connect, database, interrupt, moment):
     saver, other = connect(database, timeout=1.0), connect(database, timeout=1.0)
-    if moment[1] != "_attempt":  # which only the first put of a thread comes to
+    if moment[1] != "_do_other":  # which only the first put of a thread comes to
         saver.put(*lives.put_arguments("t", 0))
-    interrupt((saver._engine._group, saver._engine._connections), *moment)
+    interrupt((saver._engine._commit, saver._engine._connections), *moment)
     with pytest.raises(KeyboardInterrupt):
         saver.put(*lives.put_arguments("t", 1))
     saver.put(*lives.put_arguments("t", 1))
     other.put(*lives.put_arguments("t", 2))
     saver.put(*lives.put_arguments("t", 3))
     steps = [lives.check(found, "t") for found in other.list(lives.config("t"))]
-    assert steps == ([3, 2, 1] if moment[1] == "_attempt" else [3, 2, 1, 0])
+    assert steps == ([3, 2, 1] if moment[1] == "_do_other" else [3, 2, 1, 0])
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeIsOver])
-@pytest.mark.parametrize("most_together", [128, 2])
-@pytest.mark.parametrize("moment", MOMENTS, ids=IDS)
-def test_puts_in_the_group_of_an_interrupted_one_are_tried_again_and_stored(
-    connect, database, interrupt, moment, most_together, kind, monkeypatch
-):
-    """The main thread commits for four others when it is interrupted: none of them hears of it."""
-    saver, other = connect(database, timeout=1.0), connect(database, timeout=1.0)
+@pytest.fixture
+def crowd(connect, database):
+    """Four threads wait for a commit that may not begin yet."""
+    saver = connect(database, timeout=1.0)
     saver.put(*lives.put_arguments("t", 0))
-    group, outcomes = saver._engine._group, {}
-    monkeypatch.setattr(group, "most_together", most_together)
-    group.pause()  # nobody leads until the main thread does
+    commit, outcomes = saver._engine._commit, {}
 
     def put(name):
         try:
@@ -93,23 +86,71 @@ def test_puts_in_the_group_of_an_interrupted_one_are_tried_again_and_stored(
         except Exception as error:
             outcomes[name] = error
 
-    waiting = [threading.Thread(target=put, args=(f"waiting-{n}",), daemon=True) for n in range(4)]
-    for thread in waiting:
+    threads = [threading.Thread(target=put, args=(f"waiting-{n}",), daemon=True) for n in range(4)]
+    commit._turn.acquire()  # as a thread does that commits alone
+    for thread in threads:
         thread.start()
-    while len(group._waiting) < 4:
+    while len(commit._queue) < 4:
         time.sleep(0.001)
-    group._is_paused = False
-    interrupt((group, saver._engine._connections), *moment, kind)
-    with pytest.raises(kind):
-        saver.put(*lives.put_arguments("t", 1))
-    if not group._leaders:  # the main thread never came to lead: whoever puts next does
-        saver.put(*lives.put_arguments("t", 1))
-    for thread in waiting:
-        thread.join(10)
-    assert len(outcomes) == 4
-    for name, outcome in outcomes.items():
-        assert not isinstance(outcome, Exception), outcome
-        assert lives.check(other.get_tuple(lives.config(name)), name) == 0
+
+    def check():
+        for thread in threads:
+            thread.join(10)
+        assert len(outcomes) == 4
+        for name, outcome in outcomes.items():
+            assert not isinstance(outcome, Exception), outcome
+            assert lives.check(connect(database).get_tuple(lives.config(name)), name) == 0
+        assert not commit._turn.locked()
+        assert not commit._door.locked()
+        saver.put(*lives.put_arguments("t", 2))
+        assert lives.check(connect(database).get_tuple(lives.config("t")), "t") == 2
+
+    yield saver, commit, check
+    if commit._turn.locked():
+        commit._turn.release()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeIsOver])
+def test_a_caller_that_is_interrupted_while_it_waits_disturbs_nobody(crowd, kind):
+    saver, commit, check = crowd
+
+    def interrupt(*_):
+        raise kind
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(kind):
+            saver.put(*lives.put_arguments("t", 1))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    commit._turn.release()
+    check()
+
+
+LINES = [line for name in ("run", "_hand_in", "_ring", "_run_alone") for line in lines_of(getattr(SharedCommit, name))]
+LINE_IDS = [f"{code.co_name}:{text[:40]}" for code, _, text in LINES]
+
+
+@pytest.mark.parametrize(("code", "line", "text"), LINES, ids=LINE_IDS)
+def test_an_interrupt_at_any_line_of_a_caller_that_meets_others_disturbs_nobody(crowd, code, line, text):
+    saver, commit, check = crowd
+    threading.Timer(0.05, commit._turn.release).start()
+    interrupted_at(code, line, lambda: saver.put(*lives.put_arguments("t", 1)))
+    check()
+
+
+@pytest.mark.parametrize(("code", "line", "text"), LINES, ids=LINE_IDS)
+def test_an_interrupt_at_any_line_of_a_lone_caller_leaves_a_saver_that_can_be_written(
+    connect, database, code, line, text
+):
+    saver = connect(database, timeout=1.0)
+    saver.put(*lives.put_arguments("t", 0))
+    interrupted_at(code, line, lambda: saver.put(*lives.put_arguments("t", 1)))
+    assert not saver._engine._commit._turn.locked()
+    saver.put(*lives.put_arguments("t", 2))
+    connect(database).put(*lives.put_arguments("t", 3))
+    assert lives.check(saver.get_tuple(lives.config("t")), "t") == 3
 
 
 MEMORY_LINES = [
@@ -137,3 +178,45 @@ def test_an_interrupt_at_any_line_leaves_records_in_memory_that_agree(connect, c
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 def test_interrupts_at_random_moments_lose_nothing_and_disturb_no_other_thread(run_script, database, store):
     run_script("interrupted.py", "memory://" if store == "memory" else database)
+
+
+def test_a_signal_handler_that_puts_in_the_middle_of_a_put_is_refused_and_nothing_hangs(connect, database, monkeypatch):
+    saver = connect(database)
+    for name in ("t", "handler"):
+        saver.put(*lives.put_arguments(name, 0))
+    transact, outcomes = SqliteConnections._transact, []
+
+    def interrupted(self, *args):
+        monkeypatch.setattr(SqliteConnections, "_transact", transact)
+        try:
+            saver.put(*lives.put_arguments("handler", 1))
+        except InvalidRequest as error:
+            outcomes.append(str(error))
+        return transact(self, *args)
+
+    monkeypatch.setattr(SqliteConnections, "_transact", interrupted)
+    saver.put(*lives.put_arguments("t", 1))
+    assert len(outcomes) == 1
+    assert "signal handler" in outcomes[0]
+    saver.put(*lives.put_arguments("handler", 1))
+    for name in ("t", "handler"):
+        assert lives.check(saver.get_tuple(lives.config(name)), name) == 1
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
+def test_an_interrupt_just_after_a_lease_was_taken_gives_it_back(connect, database, monkeypatch, kind):
+    saver, other = connect(database), connect(database)
+    saver.put(*lives.put_arguments("t", 0))
+
+    def interrupted(self):
+        raise kind
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(kind), saver.lock("t", ttl=600):
+            pytest.fail("it was not entered")
+    assert other.locks() == []
+    with other.lock("t", wait=0):
+        pass
+    saver.put(*lives.put_arguments("t", 1))
+    assert lives.check(other.get_tuple(lives.config("t")), "t") == 1

@@ -5,9 +5,9 @@ from test_durability_places import interrupted_at, lines_of
 
 import redis
 from threadline.backends.lending import Pool
-from threadline.backends.redis import turns
-from threadline.backends.redis.turns import TurnPool, Turns
-from threadline.drive import run_now
+from threadline.backends.redis import wire
+from threadline.backends.redis.wire import TurnPool, Turns
+from threadline.base.drive import run_now
 from threadline.errors import Unavailable
 
 
@@ -34,20 +34,21 @@ class Driver:
     def __init__(self):
         self.made = []
 
-    def connect(self):
+    async def connect(self):
         self.made.append(Line())
         return self.made[-1]
 
-    def is_good(self, line, idle_seconds):
+    async def is_good(self, line, idle_seconds):
         return line.is_open
 
-    def is_reusable(self, line, error):
+    async def is_reusable(self, line, error):
         return error is None
 
     def close(self, line):
         line.disconnect()
 
-    part = close
+    async def part(self, line):
+        line.disconnect()
 
 
 async def work(line):
@@ -61,7 +62,7 @@ def of_pool(*names):
     return [line for name in names for line in lines_of(getattr(Pool, name))]
 
 
-POOL_LINES = of_pool("lend", "_take", "_take_idle", "_give_back", "_drop")
+POOL_LINES = of_pool("lend", "_take", "_take_idle", "_give_back", "_drop", "_removed")
 NAMES = [f"{code.co_name}:{text[:40]}" for code, _, text in POOL_LINES]
 
 
@@ -111,7 +112,7 @@ def test_nobody_lends_more_than_there_are():
 
 TURN_LINES = [
     line
-    for function in (Turns.run, Turns._end, turns._Turn.hold, turns._Turn.end, TurnPool.get_connection)
+    for function in (Turns.run, Turns._end, wire._Turn.hold, wire._Turn.end, TurnPool.get_connection)
     for line in lines_of(function)
 ] + [line for function in (TurnPool.release, TurnPool.keep, TurnPool._resting) for line in lines_of(function)]
 
@@ -121,9 +122,9 @@ TURN_LINES = [
     ("code", "line", "text"), TURN_LINES, ids=[f"{code.co_name}:{text[:40]}" for code, _, text in TURN_LINES]
 )
 def test_an_interrupt_at_any_line_of_a_turn_leaves_all_turns_free(code, line, text, is_idle):
-    pool, limit = TurnPool(connection_class=Line), Turns(2, 1.0)
+    pool, limit = TurnPool(connection_class=Line), Turns(2, 1.0, "redis://host")
 
-    def command():
+    async def command():
         """As the driver does it; what is sent and not answered must not be lent again."""
         connection = pool.get_connection()
         assert not connection.is_busy
@@ -134,20 +135,20 @@ def test_an_interrupt_at_any_line_of_a_turn_leaves_all_turns_free(code, line, te
             pool.release(connection)
 
     if is_idle:
-        limit.run(command)
-    interrupted_at(code, line, lambda: limit.run(command))
+        run_now(limit.run(command))
+    interrupted_at(code, line, lambda: run_now(limit.run(command)))
     assert not limit._places.door.locked()
     assert limit._places._inside == set()
     resting = [id(one) for one in pool._available_connections]
     assert len(resting) == len(set(resting)) <= 1
     assert not any(one.is_busy for one in pool._available_connections)
-    limit.run(lambda: limit.run(command))
+    run_now(limit.run(lambda: limit.run(command)))
 
 
 def test_a_connection_that_owes_an_answer_is_not_lent_again():
-    pool, limit, seen = TurnPool(connection_class=Line), Turns(1, 1.0), []
+    pool, limit, seen = TurnPool(connection_class=Line), Turns(1, 1.0, "redis://host"), []
 
-    def command():
+    async def command():
         connection = pool.get_connection()
         seen.append(connection)
         try:
@@ -156,15 +157,15 @@ def test_a_connection_that_owes_an_answer_is_not_lent_again():
             pool.release(connection)
 
     with pytest.raises(KeyboardInterrupt):
-        limit.run(command)
+        run_now(limit.run(command))
     assert not seen[0].is_open
     assert pool._available_connections == []
 
 
 def test_a_connection_on_which_the_server_refused_a_command_is_lent_again():
-    pool, limit = TurnPool(connection_class=Line), Turns(1, 1.0)
+    pool, limit = TurnPool(connection_class=Line), Turns(1, 1.0, "redis://host")
 
-    def command():
+    async def command():
         connection = pool.get_connection()
         try:
             raise redis.ResponseError("WRONGTYPE")
@@ -172,5 +173,5 @@ def test_a_connection_on_which_the_server_refused_a_command_is_lent_again():
             pool.release(connection)
 
     with pytest.raises(redis.ResponseError):
-        limit.run(command)
+        run_now(limit.run(command))
     assert len(pool._available_connections) == 1

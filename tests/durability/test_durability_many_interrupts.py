@@ -30,6 +30,11 @@ def test_interrupts_at_random_moments_lose_no_connection_and_disturb_nobody(run_
     run(run_script, kind, place, FEW)
 
 
+@pytest.mark.parametrize("place", ["postgres", "redis_server"], indirect=True)
+def test_interrupts_at_random_moments_lose_no_connection_of_a_given_pool(run_script, place):
+    run(run_script, "given", place, FEW)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["signals", "cancels"])
 def test_a_thousand_interrupts_lose_no_connection_and_disturb_nobody(run_script, place, kind):

@@ -1,5 +1,6 @@
 """Places for so many threads at once: none is lost to an interrupt, and nobody waits beside a free one."""
 
+import asyncio
 import inspect
 import sys
 import threading
@@ -7,7 +8,8 @@ import time
 
 import pytest
 
-from threadline.backends.places import Places
+from threadline.backends.lending import Given, LoopPlaces, Places
+from threadline.base.drive import run_now
 
 
 def lines_of(function):
@@ -45,6 +47,24 @@ def interrupted_at(code, line, work):
 def test_an_interrupt_at_any_line_leaves_all_places_free(code, line, text):
     places = Places(2)
     interrupted_at(code, line, lambda: places.run(lambda: None))
+    assert not places.door.locked()
+    assert places._inside == set()
+
+
+GIVEN_LINES = [line for function in (Given.lend, Given._lend, Places.leave) for line in lines_of(function)]
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "text"), GIVEN_LINES, ids=[f"{c.co_name}:{text[:40]}" for c, _, text in GIVEN_LINES]
+)
+def test_an_interrupt_at_any_line_leaves_a_given_connection_free(code, line, text):
+    places = Places(1)
+    given = Given(places, lambda: "the connection")
+
+    async def act(connection):
+        return connection
+
+    interrupted_at(code, line, lambda: run_now(given.lend(act)))
     assert not places.door.locked()
     assert places._inside == set()
 
@@ -110,3 +130,65 @@ def test_who_waits_is_let_go_when_they_close_and_when_the_time_is_over():
     thread.join(10)
     assert told == [False]
     assert places.take(object()) is False
+
+
+def test_a_task_that_is_cancelled_as_its_turn_comes_gives_the_place_on():
+    async def use():
+        places, first, second, third = LoopPlaces(1), object(), object(), object()
+        assert await places.take(first)
+        cancelled = asyncio.create_task(places.take(second))
+        waiting = asyncio.create_task(places.take(third))
+        await asyncio.sleep(0)
+        assert places.leave(first)  # the place is the second's from now on
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert places.leave(second)
+        assert await asyncio.wait_for(waiting, 10)
+        assert places.leave(third)
+        assert not places.leave(third)
+        assert places._inside == set()
+
+    asyncio.run(use())
+
+
+def test_tasks_that_wait_too_long_or_for_closed_places_are_refused():
+    async def use():
+        places, inside = LoopPlaces(1), object()
+        assert await places.take(inside)
+        assert not await places.take(object(), 0.01)
+        waiting = asyncio.create_task(places.take(object(), 60))
+        await asyncio.sleep(0)
+        places.close()
+        assert not await asyncio.wait_for(waiting, 10)
+        assert not await places.take(object())
+        assert places.leave(inside)
+        assert places._inside == set()
+
+    asyncio.run(use())
+
+
+def test_never_more_tasks_are_inside_than_there_are_places():
+    async def use():
+        places, inside, most = LoopPlaces(3), set(), []
+
+        async def visit(number):
+            place = object()
+            try:
+                if await places.take(place, 60):
+                    inside.add(place)
+                    most.append(len(inside))
+                    await asyncio.sleep(0.001 * (number % 3))
+            finally:
+                inside.discard(place)
+                places.leave(place)
+
+        tasks = [asyncio.create_task(visit(number)) for number in range(60)]
+        await asyncio.sleep(0.002)
+        for task in tasks[::4]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert max(most) == 3
+        assert places._inside == set()
+
+    asyncio.run(use())

@@ -209,6 +209,35 @@ def test_a_thread_that_was_begun_after_the_saved_state_begins_again(store, conne
     assert steps_of(reader, "before") == [0]
 
 
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+def test_a_store_that_is_set_back_again_while_a_refused_put_tries_again(store, connect, half, monkeypatch):
+    from threadline.core import put as checkpoints
+
+    saver = connect()
+    for step in range(6):
+        if step in (1, 5):
+            store._saved = store._live.with_name(f"{step}.db")
+            store.save()
+        put(saver, half, "talk", step)
+    store.restore()
+    store._saved = store._live.with_name("1.db")
+    refresh, again = checkpoints._refresh, [store.restore]
+
+    async def refresh_and_set_back(*arguments):
+        await refresh(*arguments)
+        while again:
+            again.pop()()
+
+    monkeypatch.setattr(checkpoints, "_refresh", refresh_and_set_back)
+    # The values are those of before, which the first of the two states has, and the second has not.
+    _, _, metadata, _ = lives.put_arguments("talk", 4)
+    older = {**lives.put_arguments("talk", 4)[1], "id": lives.id_of(9)}
+    half.call(saver, "put", lives.config("talk"), older, metadata, older["channel_versions"])
+    assert not again
+    found = connect().get_tuple(lives.config("talk", lives.id_of(9)))
+    assert found.checkpoint["channel_values"] == older["channel_values"]
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_any_order_of_saves_restores_and_puts_leaves_every_acknowledged_put_whole(store, connect, half, seed):
     chance = random.Random(seed)

@@ -3,12 +3,15 @@
 import asyncio
 import sqlite3
 import threading
+import time
 from contextlib import suppress
 
 import lives
 import pytest
 
 import threadline
+from threadline.backends.sqlite.connections import SqliteConnections
+from threadline.errors import Unavailable
 
 TASKS, OS_THREADS = 64, 16
 
@@ -253,7 +256,11 @@ def test_work_begins_no_more_while_it_is_paused_and_goes_on_thereafter(connect, 
     """A fork pauses the work of all threads, however busy they are."""
     saver = connect(database)
     saver.put(*lives.put_arguments("t", 0))
-    group, stop, puts = saver._engine._group, threading.Event(), [0] * 4
+    commit, stop, puts = saver._engine._commit, threading.Event(), [0] * 4
+    other = sqlite3.connect(database)
+
+    def stored():
+        return other.execute("SELECT count(*) FROM threadline_checkpoints").fetchone()
 
     def put_on(number):
         while not stop.is_set():
@@ -264,16 +271,20 @@ def test_work_begins_no_more_while_it_is_paused_and_goes_on_thereafter(connect, 
     for thread in threads:
         thread.start()
     for _ in range(20):
-        group.pause()
-        assert not group._leaders
+        pause = commit.paused([None])
+        next(pause)
+        at_first = stored()
+        time.sleep(0.005)
+        assert stored() == at_first
         before = list(puts)
-        group.resume()
+        pause.close()
         while sum(puts) < sum(before) + 8:
             assert any(thread.is_alive() for thread in threads)
     stop.set()
     for thread in threads:
         thread.join(30)
         assert not thread.is_alive()
+    other.close()
     for number in range(4):
         check_thread(saver, f"t{number}", puts[number])
 
@@ -293,3 +304,26 @@ def test_before_a_write_waits_for_another_process_those_who_need_not_wait_are_to
     assert saver._engine._connections.write(lambda connection: "written", told_once) == "written"
     assert told == [True]
     other.close()
+
+
+def test_callers_that_wait_together_for_another_process_wait_once(connect, database, monkeypatch):
+    """The timeout is over for all of them at once, and not for one after the other."""
+    saver = connect(database, timeout=0.2)
+    for number in range(6):
+        saver.put(*lives.put_arguments(f"t{number}", 0))
+    begun, begin = [], SqliteConnections._begin
+    monkeypatch.setattr(SqliteConnections, "_begin", lambda self, *args: (begun.append(1), begin(self, *args)))
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    async def main():
+        puts = [saver.aput(*lives.put_arguments(f"t{number}", 1)) for number in range(6)]
+        return await asyncio.gather(*puts, return_exceptions=True)
+
+    outcomes = asyncio.run(main())
+    other.close()
+    assert [type(outcome) for outcome in outcomes] == [Unavailable] * 6
+    assert len(begun) <= 2  # a writer that wakes early may take the first one alone
+    for number in range(6):
+        saver.put(*lives.put_arguments(f"t{number}", 1))
+        check_thread(saver, f"t{number}", 2)

@@ -16,8 +16,8 @@ import pytest
 import threadline
 from tests.stores import Half, savers
 from threadline import Policy, StorageFull
-from threadline.backends import sqlite_room
-from threadline.backends.sql.backend import SqlBackend
+from threadline.backends.sql.writer import SqlBackend
+from threadline.backends.sqlite import room as sqlite_room
 
 THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
@@ -84,9 +84,16 @@ def one_by_one(half, saver, configs):
 PRUNES = [by_policy, to_the_latest, by_a_sweep, one_by_one]
 
 
-@pytest.mark.parametrize("size", [3000, 60_000])
+# Small values by the saver that filled the disk, large ones by another; the other way round in the soak.
+@pytest.mark.parametrize(
+    ("size", "reopens"),
+    [
+        (3000, False),
+        (60_000, True),
+        *(pytest.param(*one, marks=pytest.mark.soak) for one in [(3000, True), (60_000, False)]),
+    ],
+)
 @pytest.mark.parametrize("prune", PRUNES)
-@pytest.mark.parametrize("reopens", [False, True])
 def test_a_full_disk_can_be_pruned_and_written_again(small_disk, half, prune, reopens, size):
     with savers(f"sqlite:///{small_disk / 'threads.db'}") as opening:
         saver = opening()

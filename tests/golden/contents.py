@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import functools
 import pathlib
 import sys
 import uuid
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import threadline
@@ -18,16 +20,47 @@ THREAD = "golden/chat"
 STEPS = 60
 
 
+@dataclass
+class Note:
+    """A data class: in packs its name stands once, before the states of its instances."""
+
+    text: str
+    number: int
+
+
+threadline.register(Note, name="golden.Note")
+
+
 def messages(step: int) -> list[dict[str, Any]]:
     return [{"role": "user" if n % 2 else "agent", "text": f"message {n} " + "la" * (n * 7 % 300)} for n in range(step)]
 
 
+@functools.cache
+def large(number: int) -> str:
+    return "".join(chr(65 + (n * n + number) % 26) for n in range(60_000))
+
+
 def values(step: int) -> dict[str, Any]:
-    """The state after a step: every built-in type somewhere, a list that grows, a large item that is cut."""
+    """The state after a step: every built-in type somewhere, and every shape that a value is stored in.
+
+    Lists that grow, so that their runs close; one that is edited behind closed runs; one that loses its beginning; a
+    dict of many entries; a list of some depth; a large text that is cut, and a large dict within a dict.
+    """
     return {
         "messages": messages(step),
+        "notes": [
+            Note(f"note {n} " + "so " * 60 if n % 3 else "short", step if step > 45 and n == 9 else n)
+            for n in range(min(step, 40))
+        ],
+        "window": messages(step + 30)[step:],
+        "ledger": {
+            f"entry {n}": f"{n} at {step if step > 50 and n == 20 else 0} " + "or " * (n % 60)
+            for n in range(4 * min(step, 45))
+        },
+        "counts": [n if n != 77 or step < 30 else step // 10 for n in range(700)],
+        "report": {"rows": {f"{n}": f"row {n} of {step // 25} " + "x" * 90 for n in range(400)}, "title": "large"},
         "files": {f"file-{n}": f"{n} at {step // 7 if n == step % 5 else 0} " * 90 for n in range(12)},
-        "large": "".join(chr(65 + (n * n + step // 20) % 26) for n in range(60_000)),
+        "large": large(step // 20),
         "step": step,
         "kinds": [
             None, True, 2**80, -0.0, "nul \0 and \ud800", b"\x00\xff", bytearray(b"mutable"), (1, (2,)), {1: "one", (2,): 3},  # noqa: E501
@@ -75,3 +108,4 @@ if __name__ == "__main__":
             sys.exit(f"{path} exists: a golden database is made once, when its format is new")
         with threadline.connect(str(path), **options) as saver:
             fill(saver)
+            saver.compact()

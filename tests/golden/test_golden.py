@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import sqlite3
 import sys
 from pathlib import Path
+from typing import Any
 
+import ormsgpack
 import pytest
 
 import threadline
 
 sys.path.insert(0, str(Path(__file__).parent))
-from contents import FOLDER, KEY, STEPS, THREAD, checkpoint_id, messages, values
+from contents import FOLDER, KEY, STEPS, THREAD, Note, checkpoint_id, messages, values
 
 STORES = {"format-1.db": {}, "format-1-sealed.db": {"encryption": KEY}}
+
+
+FORMAT_PAGE = FOLDER.parent.parent / "docs" / "format.md"
 
 
 @pytest.fixture(params=STORES)
@@ -54,7 +61,7 @@ def test_a_thread_of_the_golden_database_goes_on(saver):
     stored = saver.put(head.config, checkpoint, {"source": "loop", "step": STEPS}, {"messages": STEPS + 1})
     saver.clear_cache()
     assert saver.get_tuple(stored).checkpoint["channel_values"] == checkpoint["channel_values"]
-    # Equal content has the same name as ever: only the new message and its path are new.
+    # Equal content has the same name as ever: only the new message and the root are new.
     assert saver.stats().chunks - before <= 4
     saver.prune([THREAD])
     saver.clear_cache()
@@ -62,3 +69,52 @@ def test_a_thread_of_the_golden_database_goes_on(saver):
     assert saver.get_tuple({"configurable": {"thread_id": "golden/fork"}}).checkpoint["channel_values"] == values(
         STEPS - 1
     )
+
+
+def page_reader() -> dict[str, Any]:
+    """What the first example of the format page defines: a reader that uses nothing of Threadline."""
+    found = re.search(r"^<!-- run -->\n```python\n(.*?)^```$", FORMAT_PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    defined: dict[str, Any] = {}
+    exec(found[1], defined)
+    return defined
+
+
+def as_page_reads(value: Any) -> Any:
+    if isinstance(value, Note):
+        return ("golden.Note", vars(value))
+    return [as_page_reads(item) for item in value] if type(value) is list else value
+
+
+@pytest.mark.parametrize("thread_id", [THREAD, "golden/fork"])
+def test_the_reader_of_the_format_page_reads_every_checkpoint_of_the_golden_database(thread_id):
+    read = page_reader()["read"]
+    for step in range(STEPS):
+        _, found = read(FOLDER / "format-1.db", thread_id, checkpoint_id(step))
+        assert found.pop("kinds")
+        assert found == {name: as_page_reads(value) for name, value in values(step).items() if name != "kinds"}
+
+
+def test_the_golden_database_has_every_shape_that_the_format_has():
+    unwrap = page_reader()["unwrap"]
+    packs, plain, trees = 0, 0, []
+    with sqlite3.connect(FOLDER / "format-1.db") as db:
+        rows = db.execute("SELECT links, form, data FROM threadline_chunks").fetchall()
+    pointers = [data for links, _, data in rows if len(links) == 16 and len(data) == 9]
+    for links, form, data in rows:
+        content = unwrap(form, data)
+        packs += content[0] == 0xC1
+        if links and data not in pointers:
+            node = ormsgpack.unpackb(content)
+            if isinstance(node, list):
+                is_tree = isinstance(node[0], int)
+                trees += [node] if is_tree else []
+                plain += not is_tree
+    assert packs > 20
+    assert len(pointers) > 20
+    assert plain
+    assert max(len(counts) for _, counts, _ in trees) >= 2
+    assert {kind for kind, _, _ in trees} == {0, 1}
+    with sqlite3.connect(FOLDER / "format-1-sealed.db") as db:
+        # 9 bytes, and what a seal adds.
+        query = "SELECT count(*) FROM threadline_chunks WHERE length(links) = 16 AND length(data) = 9 + 28"
+        assert db.execute(query).fetchone()[0] > 20

@@ -2,6 +2,10 @@
 
 import sqlite3
 
+from threadline.chunks.cutting import ends_run
+from threadline.chunks.gather import chunk_place
+from threadline.chunks.pack import PACK, unpack_pack
+
 STEPS = 12
 
 
@@ -17,7 +21,8 @@ def name(number):
 
 
 def message(number, thread_id="t"):
-    return {"id": f"m{number}", "text": f"{thread_id} says {number} " * 20}
+    # A word by which no run of messages closes within the steps of these threads: each stays a chunk of its own.
+    return {"id": f"m{number}", "text": f"{thread_id} says15 {number} " * 20}
 
 
 def add(left, right):
@@ -93,6 +98,28 @@ def flip(content, position=-1):
 def chunk_of(saver, value, pool=1):
     """The digest under which an item is stored in a pool; that of the first thread if none is named."""
     return saver._tools.digesters.of(pool).item(saver._tools.codec.encode(value))
+
+
+def packs_in(saver, path, pool=1):
+    """The packs of a pool, by digest."""
+    found = {}
+    for digest, form, stored in rows(path, "SELECT digest, form, data FROM threadline_chunks WHERE pool = ?", (pool,)):
+        content = saver._tools.envelope.unwrap(form, stored, chunk_place(pool, digest))
+        if content.startswith(PACK):
+            found[digest] = unpack_pack(content)
+    return found
+
+
+def pack_of(saver, path, value):
+    """The digest of the pack that holds an item."""
+    content = saver._tools.codec.encode(value)
+    [digest] = [digest for digest, pack in packs_in(saver, path).items() if content in pack.contents()]
+    return digest
+
+
+def closes_run(saver, thread_id, number, after=0):
+    """Whether the run of messages that began behind the one of this number ends with this message."""
+    return ends_run((chunk_of(saver, message(number, thread_id)), None), number - after)
 
 
 def flip_chunk(path, digest):

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import threadline
-from threadline.core import answers
-from threadline.core.checkpoints import put_all
+from threadline.core import interrupts as answers
 from threadline.core.prepare import prepare_put
+from threadline.core.put import put_all
 from threadline.testing.making import checkpoint, place
 
 
@@ -30,10 +30,10 @@ def between(monkeypatch, act):
     """Let `act` happen once, after an answer has looked at the questions and before it is stored."""
     acts = [act]
 
-    async def late(backend, tools, prepared, now):
+    async def late(*args):
         if acts:
             acts.pop()()
-        await put_all(backend, tools, prepared, now)
+        await put_all(*args)
 
     monkeypatch.setattr(answers, "put_all", late)
 
@@ -76,5 +76,5 @@ def test_writes_that_overtake_a_put_which_will_be_refused_are_refused_too(connec
         half.call(saver, "put_writes", place("t", made["id"]), [("a", 3)], "task")
     assert list(saver.threads()) == []
     with pytest.raises(threadline.Conflict, match="deleted"):
-        saver._engine.run(lambda backend: put_all(backend, saver._tools, [coming], 0.0))
+        saver._run(put_all, [coming], 0.0)
     assert list(saver.threads()) == []

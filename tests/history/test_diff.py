@@ -7,7 +7,7 @@ from history_diffs import LONG, brief, channel_diff, compared, diff_of, messages
 from langchain_core.messages import AIMessage, HumanMessage
 
 from threadline import KeyRing
-from threadline.model import is_engine_channel
+from threadline.base.checkpoint import is_engine_channel
 
 # -- lists
 

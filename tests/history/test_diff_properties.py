@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import threadline
-from threadline.chunks import align
-from threadline.chunks.align import differing
+from threadline.chunks import sequence_diff as align
+from threadline.chunks.sequence_diff import differing
 from threadline.codec import Codec
 
 ITEMS = st.one_of(

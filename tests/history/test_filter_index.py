@@ -7,12 +7,11 @@ import pytest
 
 import threadline
 from threadline import KeyRing
-from threadline.backends.port import Query
-from threadline.backends.sql.keyed import index_name, indexed_keys
 from threadline.backends.sql.search import page_statement
-from threadline.backends.sql.statements import Statements
-from threadline.backends.sqlite import SqliteDialect
-from threadline.ids import uuid6
+from threadline.backends.sql.statements import Statements, index_name, indexed_keys
+from threadline.backends.sqlite.dialect import SqliteDialect
+from threadline.base.ids import uuid6
+from threadline.ports.checkpoints import Query
 
 VALUES = ["ann", "bob", "", "1", 1, 1.0, True, 0, False, 2.5, -3, 2**60, None, ["ann"], "x" * 600, "ä€😀", "it's"]
 

@@ -25,9 +25,10 @@ from fsck_store import (
 
 import threadline
 from threadline import KeyRing
-from threadline.backends.engine import MemoryEngine
-from threadline.backends.memory import MemoryBackend
-from threadline.backends.sql.backend import SqlBackend
+from threadline.backends.memory.backend import MemoryBackend
+from threadline.backends.memory.engine import MemoryEngine
+from threadline.backends.sql.writer import SqlBackend
+from threadline.chunks.cutting import pieces
 
 
 @dataclasses.dataclass
@@ -108,9 +109,10 @@ def test_a_key_that_the_ring_lacks_is_no_damage(tmp_path):
         saver.fsck()
 
 
-def test_a_type_that_is_not_allowed_here_is_a_warning(connect, call):
+def test_a_type_that_is_not_allowed_here_is_a_warning(connect, call, caplog):
     put(connect(), 1, values={"messages": [Unloved("no")], "whole": Unloved("never " * 50), "step": 1})
     report = call(connect(allowed_types="strict"), "fsck")
+    assert "comes back as plain data" not in caplog.text  # nothing comes back: they are told in the report
     assert report.ok
     assert not report.damaged
     assert places(report.warnings) == [(1, "messages"), (1, "whole")]
@@ -158,8 +160,8 @@ def test_an_altered_node_does_not_make_orphans_of_what_is_below(path, saver, cal
 
 
 def test_a_damaged_piece_of_a_large_value_spoils_that_value_alone(path, saver, call):
-    piece = rows(path, "SELECT digest FROM threadline_chunks WHERE form = 1 AND links = x'' LIMIT 1")
-    flip_chunk(path, piece[0][0])
+    first, *_ = pieces(saver._tools.codec.encode(state(STEPS)["large"]))
+    flip_chunk(path, saver._tools.digesters.of(1).item(first))
     report = call(saver, "fsck")
     assert sorted(places(report.damaged)) == [(number, "large") for number in range(3, STEPS + 1)]
 
@@ -424,3 +426,23 @@ def test_what_vanishes_while_it_is_read_again_is_no_damage_either(connect, monke
     report = saver.fsck()
     assert seen.index("pruned") == STEPS
     assert clean(report), str(report)
+
+
+def test_a_pack_that_only_pointers_lead_to_is_judged_as_a_read_judges_it(tmp_path, call):
+    path = tmp_path / "agents.db"
+    with threadline.connect(path, compression=None, synchronous="OFF") as saver:
+        for number in range(1, 31):
+            put(saver, number, values={"messages": [message(n) for n in range(1, number + 1)]})
+        for number in range(30, 6, -1):
+            saver.delete_checkpoint(config("t", name(number)))
+        saver.collect()
+        assert call(saver, "fsck").chunks == saver.stats().chunks
+        # The last item of the pack, which the checkpoints that are left do not have.
+        [(digest, pack)] = rows(path, "SELECT digest, data FROM threadline_chunks WHERE substr(data, 1, 1) = x'c1'")
+        alter(path, "UPDATE threadline_chunks SET data = ? WHERE digest = ?", (flip(pack), digest))
+        report = call(saver, "fsck")
+        assert sorted(places(report.damaged)) == [(number, "messages") for number in range(1, 7)]
+        assert {damage.chunks for damage in report.damaged} == {(digest.hex(),)}
+        saver.clear_cache()
+        with pytest.raises(threadline.Corrupt):
+            saver.get_tuple(config("t", name(6)))

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from threadline.backends.port import CheckpointKey
-from threadline.core.lineage import Step, children_first, line_of, partly_kept, with_chains
-from threadline.core.subgraphs import remembered
+from threadline.core.history.branch import remembered
+from threadline.core.history.graph import History, Step
+from threadline.ports.checkpoints import CheckpointKey
 
 CHANNELS = ("a", "b", "c")
 LASTING = ("sub", "sub|below")
@@ -30,7 +30,7 @@ def history_of(seed, *, damaged=False):
         steps[key] = Step(key, None, None, frozenset(), frozenset(), "loop", 0.0, above)
     for key in chance.sample(keys, len(keys) // 4):  # pruned before
         del steps[key]
-    return steps, chance
+    return History(steps), chance
 
 
 def chain_of(history, key):
@@ -53,14 +53,14 @@ def some_of(history, chance):
 def test_chains_are_those_of_each_checkpoint_together(seed, damaged):
     history, chance = history_of(seed, damaged=damaged)
     kept = some_of(history, chance)
-    assert with_chains(history, kept) == set().union(*(chain_of(history, key) for key in kept))
+    assert history.with_chains(kept) == set().union(*(chain_of(history, key) for key in kept))
 
 
 @pytest.mark.parametrize("damaged", [False, True])
 @pytest.mark.parametrize("seed", range(60))
 def test_children_come_before_their_parents(seed, damaged):
     history, _ = history_of(seed, damaged=damaged)
-    order = children_first(history)
+    order = history.children_first()
     assert sorted(order) == sorted(history)
     if not damaged:
         places = {key: at for at, key in enumerate(order)}
@@ -70,9 +70,9 @@ def test_children_come_before_their_parents(seed, damaged):
 @pytest.mark.parametrize("seed", range(60))
 def test_partly_kept_are_those_that_lose_some_of_their_own_chain(seed):
     history, chance = history_of(seed)
-    kept = with_chains(history, some_of(history, chance))
+    kept = history.with_chains(some_of(history, chance))
     lost = {key for key in kept if not chain_of(history, key) <= kept}
-    assert set(partly_kept(history, history.keys() - kept)) == lost
+    assert set(history.partly_kept(history.keys() - kept)) == lost
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -103,4 +103,4 @@ def test_a_line_is_a_checkpoint_with_all_its_ancestors():
         while at in history:
             line.add(at)
             at = history[at].parent
-        assert line_of(history, [key]) == line
+        assert history.line_of([key]) == line

@@ -13,7 +13,7 @@ import pytest
 
 import threadline
 from threadline import Conflict, NotFound, Policy
-from threadline.ids import new_id
+from threadline.base.ids import new_id
 
 THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 COUNTERS = "counters_since_delta_snapshot"

@@ -1,15 +1,16 @@
 """What deleting reads grows with what goes, never with its square, nor with what has nothing to do with it."""
 
 import itertools
+import sys
 
 import pytest
 
 import threadline
 from threadline import Policy
-from threadline.backends.memory import MemoryBackend
-from threadline.backends.sqlite import SqliteConnections
-from threadline.backends.sqlite_put import SqliteBackend
-from threadline.ids import id_after
+from threadline.backends.memory.backend import MemoryBackend
+from threadline.backends.sqlite.connections import SqliteConnections
+from threadline.backends.sqlite.put import SqliteBackend
+from threadline.base.ids import id_after
 
 READS = (
     "chain", "children", "chunk_sizes", "chunks", "find", "links", "page", "pool_digests", "pool_links",
@@ -20,13 +21,16 @@ STEPS = 100
 
 
 class Meter:
-    """Rows that the core was given, calls it made, and hundreds of steps of SQLite's machine."""
+    """Rows that the core was given, calls it made, hundreds of steps of SQLite's machine, Python functions called."""
 
     def __init__(self):
-        self.rows = self.calls = self.steps = 0
+        self.reset()
 
     def reset(self):
-        self.rows = self.calls = self.steps = 0
+        self.rows = self.calls = self.steps = self.functions = 0
+
+    def profile(self, frame, event, argument):
+        self.functions += event in ("call", "c_call")
 
     def __call__(self, read):
         async def counted(backend, *args, **options):
@@ -59,8 +63,8 @@ def meter(monkeypatch):
     return counting
 
 
-def fill(saver, count, name="t", runs=("run",), **metadata):
-    """A thread of `count` checkpoints, one on the other; each has an item that none after the next ten has."""
+def fill(saver, count, name="t", runs=("run",), width=10, **metadata):
+    """A thread of `count` checkpoints, one on the other; each has an item that none after the next `width` has."""
     config = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
     made, puts, run = "1" * 8, [], itertools.cycle(runs)
     for at in range(count):
@@ -69,7 +73,7 @@ def fill(saver, count, name="t", runs=("run",), **metadata):
         checkpoint = {
             **threadline.empty_checkpoint(),
             "id": made,
-            "channel_values": {"items": [f"{one:05} " + "x" * 150 for one in range(at, at + 10)]},
+            "channel_values": {"items": [f"{one:05} " + "x" * 150 for one in range(at, at + width)]},
             "channel_versions": versions,
         }
         about = {"source": "loop", "step": at, "run_id": next(run), **metadata}
@@ -113,22 +117,52 @@ def in_a_plan(saver, count):
 @pytest.mark.parametrize("prune", [to_few, to_half, to_the_latest, without_a_run, by_a_sweep, in_a_plan])
 def test_what_a_prune_reads_grows_as_its_thread_does(connect, url, meter, prune):
     read = {}
-    for count in (1000, 4000):
+    for count in (250, 1000):
         saver = connect(f"{url}-{count}")
         fill(saver, count, runs=("odd", "even"))
         meter.reset()
         left = prune(saver, count)
         read[count] = (meter.rows, meter.calls, meter.steps)
         assert len(list(saver.list(None))) == left
-    rows, calls, steps = ([read[count][at] for count in (1000, 4000)] for at in range(3))
+    rows, calls, steps = ([read[count][at] for count in (250, 1000)] for at in range(3))
     assert rows[1] <= 4.4 * rows[0]
     assert calls[1] <= 4.4 * calls[0]
     assert steps[1] <= 5 * steps[0]
 
 
+def work_of_a_prune(saver, meter, count):
+    """What is read, what SQLite steps through and which Python functions are called when a thread keeps 100."""
+    fill(saver, count, width=2)
+    meter.reset()
+    sys.setprofile(meter.profile)
+    try:
+        saver.thread("t").prune(Policy(keep_last=100))
+    finally:
+        sys.setprofile(None)
+    assert len(list(saver.list(None))) == 100
+    assert saver.stats().chunks <= 101
+    return {"rows": meter.rows, "calls": meter.calls, "steps": meter.steps, "functions": meter.functions}
+
+
+def assert_growth(connect, url, meter, few, many, most):
+    small, large = (work_of_a_prune(connect(f"{url}-{count}"), meter, count) for count in (few, many))
+    grown = {name: large[name] / small[name] for name in small if large[name] > most * small[name]}
+    assert not grown, (small, large)
+
+
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("memory", marks=pytest.mark.soak)], indirect=True)
+def test_a_prune_of_16000_checkpoints_does_at_most_five_times_the_work_of_4000(connect, url, meter):
+    assert_growth(connect, url, meter, 4_000, 16_000, 5)
+
+
+@pytest.mark.soak
+def test_a_prune_of_30000_checkpoints_to_100_does_ten_times_the_work_of_3000(connect, url, meter):
+    assert_growth(connect, url, meter, 3_000, 30_000, 11)
+
+
 def test_deleting_one_checkpoint_reads_the_same_of_a_long_thread(connect, url, meter):
     read = {}
-    for count in (500, 4000):
+    for count in (500, 2000):
         saver = connect(f"{url}-{count}")
         fill(saver, count)
         configs = [found.config for found in saver.list(None, limit=30)]
@@ -137,13 +171,13 @@ def test_deleting_one_checkpoint_reads_the_same_of_a_long_thread(connect, url, m
             saver.delete_checkpoint(config)
         read[count] = (meter.rows, meter.calls, meter.steps)
         assert [found.config for found in saver.list(None, limit=20)] == configs[:10] + configs[20:]
-    assert read[500][:2] == read[4000][:2]
-    assert read[4000][2] <= read[500][2] + 10
+    assert read[500][:2] == read[2000][:2]
+    assert read[2000][2] <= read[500][2] + 10
 
 
 def test_deleting_every_checkpoint_one_by_one_is_not_quadratic(connect, url, meter):
     read = {}
-    for count in (1000, 4000):
+    for count in (250, 1000):
         saver = connect(f"{url}-{count}")
         fill(saver, count)
         configs = [found.config for found in saver.list(None)]
@@ -153,8 +187,8 @@ def test_deleting_every_checkpoint_one_by_one_is_not_quadratic(connect, url, met
         read[count] = (meter.rows, meter.steps)
         saver.collect()
         assert saver.stats().chunks <= 11
-    assert read[4000][0] <= 5 * read[1000][0]
-    assert read[4000][1] <= 6 * read[1000][1]
+    assert read[1000][0] <= 5 * read[250][0]
+    assert read[1000][1] <= 6 * read[250][1]
 
 
 def test_what_single_deletions_left_behind_is_collected_by_the_next_prune(connect):
@@ -166,6 +200,22 @@ def test_what_single_deletions_left_behind_is_collected_by_the_next_prune(connec
     saver.thread("t").prune(Policy(keep_last=1))
     assert saver.collect() == 0
     assert saver.fsck().ok
+
+
+def test_whether_a_pool_is_large_is_not_asked_for_each_checkpoint(monkeypatch):
+    """Redis sends the names of all chunks to answer."""
+    asked, original = [], MemoryBackend.pool_digests
+
+    async def counted(self, *args):
+        asked.append(args)
+        return await original(self, *args)
+
+    saver = threadline.connect("memory://")
+    fill(saver, 600)
+    monkeypatch.setattr(MemoryBackend, "pool_digests", counted)
+    for config in [found.config for found in saver.list(None)][20:40]:
+        saver.delete_checkpoint(config)
+    assert len(asked) == 1
 
 
 def test_a_small_thread_gives_its_chunks_back_with_each_checkpoint(connect):

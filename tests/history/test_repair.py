@@ -1,6 +1,7 @@
 """Quarantine and repair: a damaged thread becomes usable again, and nothing is made up."""
 
 import dataclasses
+import itertools
 import uuid
 
 import ormsgpack
@@ -10,12 +11,14 @@ from fsck_store import (
     add,
     alter,
     chunk_of,
+    closes_run,
     config,
     delete_chunk,
     fill,
     flip_chunk,
     message,
     name,
+    pack_of,
     places,
     put,
     rows,
@@ -25,9 +28,10 @@ from fsck_store import (
 
 import threadline
 from threadline import KeyRing
-from threadline.backends.sql.backend import SqlBackend
-from threadline.core.damage import Damage
-from threadline.core.quarantine import evidence_key
+from threadline.backends.sql.writer import SqlBackend
+from threadline.core.integrity.quarantine import evidence_key
+from threadline.core.integrity.report import Damage
+from threadline.ports.records import pack_name
 
 
 @pytest.fixture(params=["plain", "encrypted"])
@@ -39,9 +43,16 @@ def options(request):
 
 @pytest.fixture
 def path(tmp_path, options):
-    with threadline.connect(tmp_path / "agents.db", **options) as saver:
-        fill(saver)
-    return tmp_path / "agents.db"
+    """A file with one thread, whose messages stay in the open run: each is a chunk of its own.
+
+    Names decide where a run closes, and those of an encrypted store are keyed by a secret of its own.
+    """
+    for attempt in itertools.count():
+        with threadline.connect(tmp_path / f"agents{attempt}.db", **options) as saver:
+            saver.open()
+            if not any(closes_run(saver, "t", number) for number in range(1, STEPS + 3)):
+                fill(saver)
+                return tmp_path / f"agents{attempt}.db"
 
 
 @pytest.fixture
@@ -79,7 +90,8 @@ def test_a_thread_is_usable_again_after_its_damaged_head_was_set_aside(path, sav
     report = call(saver, "fsck")
     assert report.ok
     assert not report.orphaned_chunks
-    [(packed,)] = rows(path, "SELECT value FROM threadline_meta WHERE name = ?", (evidence_key("t", "", name(STEPS)),))
+    record = pack_name(evidence_key("t", "", name(STEPS)).split(":", 1))
+    [(packed,)] = rows(path, "SELECT value FROM threadline_records WHERE space = 0 AND path = ?", (record,))
     [[thread_id, _, [why], row, kept]] = ormsgpack.unpackb(packed)
     assert (thread_id, row[1], row[5], row[7], kept[1]) == ("t", name(STEPS), b"\0", stored[0][0], name(STEPS))
     assert why.startswith("the document is damaged")
@@ -103,7 +115,8 @@ def test_a_checkpoint_set_aside_twice_leaves_both_as_evidence(path, saver):
         alter(path, "UPDATE threadline_checkpoints SET document = x'00' WHERE id = ?", (name(STEPS),))
         assert saver.quarantine(saver.fsck().damaged) == 1
         put(saver, STEPS)
-    [(packed,)] = rows(path, "SELECT value FROM threadline_meta WHERE name = ?", (evidence_key("t", "", name(STEPS)),))
+    record = pack_name(evidence_key("t", "", name(STEPS)).split(":", 1))
+    [(packed,)] = rows(path, "SELECT value FROM threadline_records WHERE space = 0 AND path = ?", (record,))
     assert len(ormsgpack.unpackb(packed)) == 2
 
 
@@ -217,13 +230,14 @@ def test_a_first_value_is_rebuilt_from_its_writes_alone(tmp_path, options, call)
     with threadline.connect(tmp_path / "first.db", **options) as saver:
         put(saver, 1, values={"step": 1})
         saver.put_writes(config("t", name(1)), [("messages", [message(1)]), ("messages", [message(2)])], "task")
-        put(saver, 2, values={"messages": [message(1), message(2)] * 5 + ["x"], "step": 2})
+        # Too few for a run to close, too many for their references to stand in the checkpoint.
+        put(saver, 2, values={"messages": [message(1), message(2)] * 3 + ["x" * 100], "step": 2})
         nodes = rows(tmp_path / "first.db", "SELECT digest FROM threadline_chunks WHERE length(links) > 0")
         flip_chunk(tmp_path / "first.db", nodes[0][0])
 
         def reducer(left, right):
             joined = left + right
-            return joined * 5 + ["x"] if len(joined) == 2 else joined
+            return joined * 3 + ["x" * 100] if len(joined) == 2 else joined
 
         damaged = call(saver, "fsck").damaged
         assert places(damaged) == [(2, "messages")]
@@ -233,10 +247,7 @@ def test_a_first_value_is_rebuilt_from_its_writes_alone(tmp_path, options, call)
 
 def test_a_value_that_was_not_changed_since_its_parent_needs_no_reducer(path, saver, call):
     """The parent was put again in its place, whole; the children share its chunks and heal with it."""
-    pages = rows(path, "SELECT digest, links FROM threadline_chunks WHERE length(links) > 0")
-    page = chunk_of(saver, state(1)["book"]["page 7"])
-    assert any(page in links for _, links in pages)
-    flip_chunk(path, page)
+    flip_chunk(path, pack_of(saver, path, state(1)["book"]["page 7"]))
     damaged = call(saver, "fsck").damaged
     assert {channel for _, channel in places(damaged)} == {"book"}
     left = call(saver, "repair", damaged, reducers={})
@@ -313,6 +324,31 @@ def test_a_reducer_that_never_makes_the_same_value_twice_heals_when_that_is_acce
     assert call(saver, "fsck").ok
 
 
+def edited(left, right):
+    return [right if one["text"] == right["was"] else one for one in left]
+
+
+@pytest.mark.parametrize("harm", [flip_chunk, delete_chunk])
+def test_a_list_in_which_an_item_was_changed_is_proven_by_its_links(tmp_path, options, call, harm):
+    """Whether a run is a plain leaf depends on the past of the list: the links tell it, or the names in the pool."""
+    before = [{"text": f"{at} " + "long " * 40} for at in range(400)]
+    change = {"text": "other " * 40, "was": before[0]["text"]}
+    with threadline.connect(tmp_path / "edited.db", **options) as saver:
+        put(saver, 1, values={"messages": before})
+        saver.put_writes(config("t", name(1)), [("messages", change)], "task 1")
+        put(saver, 2, values={"messages": edited(before, change)})
+        roots = rows(tmp_path / "edited.db", "SELECT links FROM threadline_checkpoints WHERE id = ?", (name(2),))
+        harm(tmp_path / "edited.db", roots[0][0][:16])
+        damaged = call(saver, "fsck").damaged
+        assert places(damaged) == [(2, "messages")]
+        left = call(saver, "repair", damaged, reducers={"messages": edited})
+        assert left == []
+        assert call(saver, "fsck").ok
+        saver.clear_cache()
+        found = saver.get_tuple(config("t", name(2)))
+        assert found.checkpoint["channel_values"] == {"messages": edited(before, change)}
+
+
 def test_what_vanished_is_not_damaged_any_more(path, saver, call):
     flip_chunk(path, chunk_of(saver, message(7)))
     damaged = saver.fsck().damaged
@@ -346,18 +382,18 @@ def test_a_store_in_memory_is_repaired_and_set_aside_like_any_other(call):
 def test_a_checkpoint_that_is_put_again_while_it_is_judged_is_not_set_aside(path, saver, options, monkeypatch):
     alter(path, "UPDATE threadline_checkpoints SET document = x'00' WHERE id = ?", (name(STEPS),))
     damaged = saver.fsck().damaged
-    real, acted = SqlBackend.swap_meta, []
+    real, acted = SqlBackend.write_records, []
 
     with threadline.connect(path, **options) as other:
 
-        async def swap_meta(self, key, before, after):
+        async def write_records(self, changes):
             if not acted:
                 acted.append(True)
                 put(other, STEPS)
-            return await real(self, key, before, after)
+            return await real(self, changes)
 
         other.open()
-        monkeypatch.setattr(SqlBackend, "swap_meta", swap_meta)
+        monkeypatch.setattr(SqlBackend, "write_records", write_records)
         assert saver.quarantine(damaged) == 0
     assert acted
     check_states(saver)

@@ -7,15 +7,16 @@ from fsck_store import STEPS, chunk_of, config, fill, flip_chunk, message, name,
 
 import threadline
 from threadline import KeyRing
-from threadline.backends.hidden import HIDDEN
-from threadline.core.policy import Policy
-from threadline.core.restoring import tidy
-from threadline.core.sweeping import prune
-from threadline.core.trash import trash_thread
+from threadline.core.context import Context, bound
+from threadline.core.retention.policy import Policy
+from threadline.core.retention.restore import tidy
+from threadline.core.retention.sweep import prune
+from threadline.core.retention.trash import trash_thread
 from threadline.errors import InvalidRequest
+from threadline.ports.rules import HIDDEN
 
 LATER = 3600.0
-WRITING = {"apply", "remove_checkpoints", "remove_thread", "swap_thread", "collect", "swap_meta"}
+WRITING = {"apply", "remove_checkpoints", "remove_thread", "swap_thread", "collect", "write_records"}
 
 
 class Died(Exception):
@@ -61,7 +62,7 @@ def run_until_it_dies(saver, calls, work):
 
 
 def settled(saver, now):
-    saver._engine.run(lambda backend: tidy(backend, saver._tools, now))
+    saver._engine.run(bound(saver._tools, tidy, now))
 
 
 def test_a_deletion_that_dies_anywhere_loses_nothing_and_is_ended_by_a_sweep(connect, half):
@@ -74,7 +75,7 @@ def test_a_deletion_that_dies_anywhere_loses_nothing_and_is_ended_by_a_sweep(con
         before, info = everything(saver, thread_id), saver.thread(thread_id).info()
 
         def work(backend, saver=saver, thread_id=thread_id):
-            return trash_thread(backend, saver._tools, thread_id, 7 * 86_400, time.time())
+            return trash_thread(Context(backend, saver._tools), thread_id, 7 * 86_400, time.time())
 
         has_died = run_until_it_dies(saver, calls, work)
         if everything(saver, thread_id):
@@ -105,7 +106,7 @@ def test_a_prune_that_dies_anywhere_loses_nothing(connect):
         before = everything(saver, thread_id)
 
         def work(backend, saver=saver, thread_id=thread_id):
-            return prune(backend, saver._tools, thread_id, policy, time.time())
+            return prune(Context(backend, saver._tools), thread_id, policy, time.time())
 
         has_died = run_until_it_dies(saver, calls, work)
         settled(saver, time.time() + LATER)
@@ -123,7 +124,9 @@ def test_a_thread_that_was_used_after_a_deletion_died_is_left_alone(connect):
     saver = connect()
     fill(saver)
     # It dies after the entry was begun, and before the thread is closed to writers.
-    assert run_until_it_dies(saver, 2, lambda backend: trash_thread(backend, saver._tools, "t", 60.0, time.time()))
+    assert run_until_it_dies(
+        saver, 2, lambda backend: trash_thread(Context(backend, saver._tools), "t", 60.0, time.time())
+    )
     saver.put_writes(config("t", name(STEPS)), [("step", 99)], "later")
     before = everything(saver)
     settled(saver, time.time() + LATER)
@@ -134,7 +137,9 @@ def test_a_thread_that_was_used_after_a_deletion_died_is_left_alone(connect):
 def test_what_is_under_way_is_left_alone_by_a_sweep_at_the_same_time(connect):
     saver = connect()
     fill(saver)
-    assert run_until_it_dies(saver, 4, lambda backend: trash_thread(backend, saver._tools, "t", 60.0, time.time()))
+    assert run_until_it_dies(
+        saver, 4, lambda backend: trash_thread(Context(backend, saver._tools), "t", 60.0, time.time())
+    )
     settled(saver, time.time())
     assert saver._engine.run(lambda backend: backend.count_threads(HIDDEN)) == 1
     # Who deletes it again ends what was begun, and the thread is restored as it was before all that.

@@ -7,7 +7,7 @@ import ormsgpack
 import threadline
 from threadline.chunks.digest import Digester
 from threadline.codec.envelope import Envelope
-from threadline.core.documents import checkpoint_place
+from threadline.core.rows import checkpoint_place
 
 ID = "00000000-0000-6000-8000-000000000001"
 CONFIG = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": ID}}
@@ -102,6 +102,43 @@ def fan_out(width, levels, item=b"\x01"):
         digest = digester.node(links, content)
         rows.append((digest, links, 0, content))
     return digest, rows
+
+
+def tree(kind, depth, count=1):
+    """A packed reference to a list or dict that has nothing but some nodes of this depth."""
+    return [kind, [count] + [0] * (depth - 1), [] if kind else 0]
+
+
+def trees_in_trees(kind, width, levels, item=b"\x80"):
+    """Chunks of trees within trees, each naming the one below `width` times: the uppermost digest, and the rows."""
+    digester, rows, digest = Digester(b""), [], b""
+    for level in range(levels):
+        entries = [tree(kind, 1) if level else item] * width
+        if kind:
+            entries = [part for number, entry in enumerate(entries) for part in (f"key {number}", entry)]
+        links, content = digest * width, ormsgpack.packb(entries)
+        digest = digester.node(links, content)
+        rows.append((digest, links, 0, content))
+    return digest, rows
+
+
+def in_pieces(kind, count, *, is_repeated):
+    """An item of many empty dicts, cut into pieces that compress well: its links, and the rows."""
+    header = b"\xdd" + (count * 65_536).to_bytes(4, "big")
+    if kind == "tuple":
+        header = b"\xc9" + (2 + len(header) + count * 65_536).to_bytes(4, "big") + bytes((OBJECT,)) + b"\x01t" + header
+    bodies = [b"\x80" * 65_536 for _ in range(count)]
+    if not is_repeated:
+        bodies = [
+            number.to_bytes(2, "big").translate(bytes(range(128)) * 2) + b"\x80" * 65_534 for number in range(count)
+        ]
+    digester, envelope = Digester(b""), Envelope()
+    digests = [digester.item(body) for body in (header, *bodies)]
+    rows = {
+        digest: (digest, b"", *envelope.wrap(body, b""))
+        for digest, body in zip(digests, (header, *bodies), strict=True)
+    }
+    return b"".join(digests), list(rows.values())
 
 
 def read_in_every_way(path, **options):

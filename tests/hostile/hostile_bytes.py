@@ -21,19 +21,22 @@ import ormsgpack
 import pandas  # noqa: F401
 import spying
 import zstandard
-from forging import FOREIGN, KEPT, extension, fan_out, named
+from forging import FOREIGN, KEPT, extension, fan_out, in_pieces, named, trees_in_trees
 from langchain_core.messages import HumanMessage  # noqa: F401 - well known, and imported
 
 import threadline.langgraph  # noqa: F401 - registers the types of LangGraph
 from threadline import Serializer, ThreadlineError
-from threadline.chunks.read import Pile, Reader
-from threadline.chunks.refs import LIST, MAP, Tree, unpack_node, unpack_refs
+from threadline.chunks.digest import Digesters
+from threadline.chunks.gather import Pile
+from threadline.chunks.read import Reader
+from threadline.chunks.refs import LIST, MAP, Pieces, Tree, unpack_node, unpack_refs
 from threadline.codec import Codec, Envelope
+from threadline.codec.allowed import TypeRules
 from threadline.codec.builtin import BUILTINS, RARE_NAMES
-from threadline.codec.legacy import _STANDARD
-from threadline.codec.rules import TypeRules
-from threadline.codec.structure import StructuralCodec, _short
-from threadline.importing.transcode import TransferCodec
+from threadline.codec.langgraph_format import _STANDARD
+from threadline.codec.structural import StructuralCodec, _short
+from threadline.ports.checkpoints import split_links
+from threadline.transfer.transcode import TransferCodec
 
 SECONDS = 120  # no case comes near; one that hangs ends here
 MEMORY = 3 << 30
@@ -209,8 +212,13 @@ def graph(chance):
             pile.nodes[name] = unpack_node(links, content, LIST)
     depth = max(1, levels + chance.choice([0, 0, 0, -1, 1]))
     shared = chance.random() < 0.3
-    reader = Reader(CODEC, None, Envelope(), cache_bytes=0, decoded_bytes=0, share_decoded=shared)
-    reader.value(Tree(kind, depth, (digest,) * chance.choice([1, 8])), pile)
+    if chance.random() < 0.3:
+        digest, rows = trees_in_trees(kind, chance.choice([1, 2, 8]), chance.choice([2, 20, 60]))
+        pile.nodes.update({name: unpack_node(links, content, kind) for name, links, _, content in rows})
+        depth = 1
+    reader = Reader(CODEC, Digesters(), Envelope(), cache_bytes=0, decoded_bytes=0, share_decoded=shared)
+    levels = ((digest,) * chance.choice([1, 8]), *[()] * (depth - 1))
+    reader.value(Tree(kind, levels, (), () if kind == MAP else None), pile)
 
 
 def references(chance):
@@ -220,6 +228,18 @@ def references(chance):
     except ValueError:  # as it is caught where rows are read
         return
     unpack_refs(links, {"a": packed})
+
+
+def cut(chance):
+    """An item in pieces, which name a few chunks very often."""
+    links, rows = in_pieces(
+        chance.choice(["list", "tuple"]), chance.choice([1, 40, 300]), is_repeated=chance.random() < 0.5
+    )
+    pile = Pile()
+    pile.items = {digest: Envelope().unwrap(form, content, b"") for digest, _, form, content in rows}
+    reader = Reader(CODEC, Digesters(), Envelope(), cache_bytes=0, decoded_bytes=0, share_decoded=chance.random() < 0.3)
+    pieces = Pieces(tuple(split_links(links)))
+    reader.value(pieces if chance.random() < 0.5 else Tree(LIST, (), (pieces,) * chance.choice([1, 2])), pile)
 
 
 def compressed(chance):
@@ -248,6 +268,8 @@ def one(chance):
         return "graph", graph(chance)
     if roll < 0.1:
         return "references", references(chance)
+    if roll < 0.105:
+        return "cut", cut(chance)
     if roll < 0.12:
         return "compressed", compressed(chance)
     if roll < 0.15:

@@ -103,7 +103,7 @@ def test_a_few_chunks_that_name_each_other_often_are_corrupt_before_they_are_lis
     path = write_store(tmp_path / "forged.db")
     digest, rows = fan_out(128, 5)
     add_chunks(path, rows)
-    forge_channel(path, [0, 5, 1], digest)
+    forge_channel(path, forging.tree(0, 5), digest)
     for options in (RULES[rules], {**RULES[rules], "share_decoded": True}):
         found = read_in_every_way(path, **options)
         for way in ("get_tuple", "latest"):
@@ -116,7 +116,7 @@ def test_a_tree_whose_levels_lie_is_corrupt(tmp_path):
     path = write_store(tmp_path / "forged.db")
     digest, rows = fan_out(9, 2)
     add_chunks(path, rows)
-    for reference in ([0, 3, 1], [0, 1, 1], [1, 2, 1], [1, 1, 1], [0, 24, 1]):
+    for reference in map(forging.tree, (0, 0, 1, 1, 0), (3, 1, 2, 1, 24)):
         forge_channel(path, reference, digest)
         found = read_in_every_way(path)
         assert isinstance(found["get_tuple"], Corrupt), reference
@@ -135,15 +135,101 @@ def test_what_repeats_too_much_to_be_read_is_not_stored():
     assert saver.get_tuple(stored).checkpoint["channel_values"] == checkpoint["channel_values"]
 
 
+@pytest.mark.parametrize("levels", [21, 23])
+def test_what_a_few_bytes_repeat_counts_by_its_entries(tmp_path, levels):
+    path = write_store(tmp_path / "forged.db")
+    digest, rows = fan_out(2, levels, b"\x80")
+    add_chunks(path, rows)
+    forge_channel(path, forging.tree(0, levels), digest)
+    for options in ({}, {"share_decoded": True}):
+        with threadline.connect(path, **options) as saver, pytest.raises(Corrupt, match="repeat"):
+            saver.get_tuple(forging.CONFIG)
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["lists", "dicts"])
+def test_trees_within_trees_are_joined_once_and_counted_each_time(tmp_path, kind, monkeypatch):
+    from threadline.chunks.read import Reader
+
+    path = write_store(tmp_path / "forged.db")
+    digest, rows = forging.trees_in_trees(kind, 8, 21)
+    add_chunks(path, rows)
+    forge_channel(path, forging.tree(kind, 1), digest)
+    joined, content = [], Reader.content
+    monkeypatch.setattr(Reader, "content", lambda *given: joined.append(1) or content(*given))
+    for options in ({}, {"share_decoded": True}, {"share_decoded": True, "cache_bytes": 0}):
+        for _ in range(2):
+            with (
+                threadline.connect(path, **options) as saver,
+                pytest.raises(Corrupt, match="name more than 16,777,216"),
+            ):
+                saver.get_tuple(forging.CONFIG)
+    assert len(joined) < 1_000
+    # What is shared, and not too much, comes back each time as it is.
+    digest, rows = forging.trees_in_trees(kind, 8, 3)
+    add_chunks(path, rows)
+    forge_channel(path, forging.tree(kind, 1), digest)
+    inner = {f"key {number}": {} for number in range(8)} if kind else [{}] * 8
+    for _ in range(2):
+        inner = {f"key {number}": inner for number in range(8)} if kind else [inner] * 8
+    for options in ({}, {"share_decoded": True}):
+        with threadline.connect(path, **options) as saver:
+            for _ in range(2):
+                assert saver.get_tuple(forging.CONFIG).checkpoint["channel_values"]["a"] == inner
+
+
+@pytest.mark.parametrize("kind", ["list", "tuple"])
+@pytest.mark.parametrize("is_repeated", [True, False], ids=["one piece", "many pieces"])
+def test_entries_within_pieces_are_counted_before_they_are_unpacked(tmp_path, kind, is_repeated):
+    path = write_store(tmp_path / "forged.db")
+    links, rows = forging.in_pieces(kind, 1024, is_repeated=is_repeated)
+    add_chunks(path, rows)
+    forge_channel(path, [2, 0, len(links) // 16], links)
+    assert path.stat().st_size < 1_000_000
+    script = f"""
+        import resource
+        resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+        from forging import read_in_every_way
+        for options in ({{}}, {{"share_decoded": True}}):
+            print({{name: str(error) for name, error in read_in_every_way({str(path)!r}, **options).items()}})
+    """
+    done = child("-c", textwrap.dedent(script))
+    assert done.returncode == 0, done.stderr[-2000:]
+    for line in done.stdout.splitlines():
+        found = eval(line)
+        assert "channel 'a': its chunks hold more than 16,777,216 entries" in found["get_tuple"], found
+        assert "16,777,216 entries" in found["latest"]
+
+
+def test_more_entries_than_are_read_are_not_stored():
+    saver = threadline.connect("memory://")
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+    def put(value):
+        checkpoint = {**threadline.empty_checkpoint(), "channel_values": {"a": value}, "channel_versions": {"a": 1}}
+        return saver.put(config, checkpoint, {}, {"a": 1})
+
+    most = (0,) * ((1 << 24) - 10)
+    stored = put(most)
+    saver.clear_cache()
+    assert saver.get_tuple(stored).checkpoint["channel_values"]["a"] == most
+    for value in (most + (0,) * 20, [most, most]):
+        with pytest.raises(threadline.NotSerializable, match="entries"):
+            put(value)
+    # What is large, and not many, is no matter.
+    stored = put([bytes(20_000_000), ["text" * 1_000_000] * 3])
+    saver.clear_cache()
+    assert len(saver.get_tuple(stored).checkpoint["channel_values"]["a"][0]) == 20_000_000
+
+
 def test_a_small_frame_does_not_become_a_gigabyte_and_what_is_larger_is_stored_as_it_is():
     import zstandard
 
-    frame = zstandard.ZstdCompressor().compress(bytes((1 << 24) + 1))
+    frame = zstandard.ZstdCompressor().compress(bytes((1 << 20) + 1))
     with pytest.raises(Corrupt, match="absurd"):
         Envelope().unwrap(1, frame, b"")
     with pytest.raises(Corrupt, match="absurd"):
         Envelope().unwrap(1, zstandard.ZstdCompressor().compress(bytes(70_000)), b"", 65_536)
-    large = bytes((1 << 24) + 1)
+    large = bytes((1 << 20) + 1)
     assert Envelope().wrap(large, b"") == (0, large)
 
 
@@ -248,7 +334,7 @@ def test_no_method_of_a_stored_class_runs_when_its_instance_is_the_state_of_anot
 
 @pytest.mark.parametrize("code", range(8))
 def test_no_method_of_a_stored_class_runs_when_its_instance_is_a_state_of_langgraphs(code):
-    from threadline.codec.legacy import _STANDARD
+    from threadline.codec.langgraph_format import _STANDARD
 
     ran = {}
     for module, name in [*_STANDARD, ("spying", "Pair"), ("spying", "Model"), ("langgraph.types", "Send")]:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import threadline
-from threadline.cli.commands import run as run_command
+from threadline.cli.app import run as run_command
 
 # A line of its own, a red screen, a turned direction, and what ends a line elsewhere.
 HOSTILE = "x\nERROR all is well\r\x1b[31m\u202e\u2028\x85\x00y"
@@ -105,7 +105,7 @@ def test_a_lost_lease_and_a_large_checkpoint_name_their_thread_on_one_printable_
 
 
 def test_lost_fields_of_a_stored_class_are_named_on_one_printable_line(lines):
-    from threadline.codec.shapes import _fitted
+    from threadline.codec.data_classes import _fitted
 
     @dataclasses.dataclass
     class Note:
@@ -116,7 +116,7 @@ def test_lost_fields_of_a_stored_class_are_named_on_one_printable_line(lines):
 
 
 def test_settings_of_a_redis_server_are_told_on_one_printable_line(lines):
-    from threadline.backends.redis.opening import check_settings
+    from threadline.backends.redis.setup import check_settings
 
     check_settings(None, HOSTILE, None)
     check_settings({"appendonly": "yes", "appendfsync": HOSTILE}, HOSTILE, None)

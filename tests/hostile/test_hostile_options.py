@@ -8,8 +8,8 @@ import traceback
 import pytest
 
 import threadline
-from threadline.importing import import_threads
 from threadline.langgraph import AsyncSqliteSaver, Checkpointer, SqliteSaver
+from threadline.transfer import import_threads
 
 WRONG_OPTIONS = {
     "table_prefix": [5, None, b"x", ["x"]],
@@ -103,6 +103,9 @@ ADDRESSES = [
     "sqlite:///me:hunter2@agents.db",
     "sqlite:///host=db password=hunter2",
     "sqlite://host=db password=hunter2",
+    "//me:hunter2@db.example.com/agents",
+    "postgres//me:hunter2@db.example.com/agents",
+    "file:agents.db?password=hunter2",
     "memory://me:hunter2@db",
 ]
 

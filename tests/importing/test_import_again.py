@@ -22,14 +22,14 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
-from threadline.importing import Counts, import_sqlite
 from threadline.langgraph import Checkpointer
+from threadline.transfer import Counts, import_sqlite
 
 # Stops for a while after every transaction, so that there is time to kill it between any two.
 SLOW_IMPORT = """
 import sys, time
-from threadline.importing import import_sqlite
-import threadline.importing.copying as copying
+from threadline.transfer import import_sqlite
+import threadline.transfer.copying as copying
 copying._BATCH_CHECKPOINTS = 5
 import_sqlite(sys.argv[1], sys.argv[2], progress=lambda done, total: time.sleep(0.03))
 """

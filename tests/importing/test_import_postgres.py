@@ -26,9 +26,9 @@ from postgres_cases import original, rows_of
 
 import threadline
 from tests.servers import places
-from threadline.importing import Counts, import_postgres, import_threads
 from threadline.langgraph import Checkpointer
 from threadline.langgraph import PostgresSaver as OurPostgresSaver
+from threadline.transfer import Counts, import_postgres, import_threads
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_in_the_same_database_our_saver_goes_on_where_langgraphs_stopped(played:
 def test_a_stopped_import_continues_where_it_was(
     played: str, target: Path, monkeypatch: pytest.MonkeyPatch, import_here: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr("threadline.importing.copying._BATCH_CHECKPOINTS", 5)
+    monkeypatch.setattr("threadline.transfer.copying._BATCH_CHECKPOINTS", 5)
     done: list[int] = []
 
     def stop_at_ten(copied: int, total: int) -> None:

@@ -21,9 +21,10 @@ from postgres_cases import execute, original, write_thread
 
 import threadline
 from tests.servers import places
-from threadline.importing import Counts, import_postgres, postgres_source
-from threadline.importing.postgres_source import PostgresSource
 from threadline.langgraph import Checkpointer
+from threadline.transfer import Counts, import_postgres
+from threadline.transfer import langgraph_postgres as postgres_source
+from threadline.transfer.langgraph_postgres import PostgresSource
 
 KEY = b"0123456789abcdef"
 SERDE = JsonPlusSerializer()

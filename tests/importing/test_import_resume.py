@@ -96,7 +96,7 @@ def test_a_chat_that_goes_on_stores_only_what_is_new(imported: Path, resume: Cal
     messages, one_put, one_turn = resume(
         imported,
         """
-        from threadline.ids import new_id
+        from threadline.base.ids import new_id
         config = app.config_of("chat")
         counts = [saver.stats().chunks]
         head = saver.get_tuple(config)

@@ -4,8 +4,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 import threadline
 from threadline import KeyRing
-from threadline.importing import import_sqlite
 from threadline.testing.making import checkpoint, place
+from threadline.transfer import import_sqlite
 
 RING = {"encryption": KeyRing({"k": bytes(range(32))})}
 

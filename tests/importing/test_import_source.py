@@ -20,8 +20,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Send
 
 import threadline
-from threadline.importing import Counts, import_sqlite
 from threadline.langgraph import Checkpointer
+from threadline.transfer import Counts, import_sqlite
 
 KEY = b"0123456789abcdef"
 

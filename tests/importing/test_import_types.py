@@ -24,11 +24,11 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Send
 
+from threadline.codec.codec import Codec
 from threadline.codec.serializer import load_typed
-from threadline.codec.wire import Codec
 from threadline.errors import Corrupt, NotAllowed
-from threadline.importing.transcode import LANGCHAIN_FIELDS, Foreign, TransferCodec
 from threadline.langgraph.types import register_langgraph_types
+from threadline.transfer.transcode import LANGCHAIN_FIELDS, Foreign, TransferCodec
 
 register_langgraph_types()
 LANGGRAPH = JsonPlusSerializer()

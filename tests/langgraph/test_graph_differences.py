@@ -10,8 +10,8 @@ from graph_server_openings import OPENINGS
 from langgraph.checkpoint.base import empty_checkpoint
 from program_cancellation import cancelled_run
 
+from threadline.base.ids import new_id
 from threadline.errors import InvalidRequest
-from threadline.ids import new_id
 
 
 class Word(str, enum.Enum):

@@ -17,7 +17,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
 from tests.servers.places import mysql_arguments
-from threadline.drive import run_now
+from threadline.base.drive import run_now
 from threadline.langgraph import PostgresSaver, PyMySQLSaver
 
 

@@ -116,5 +116,26 @@ def test_every_shallow_saver_keeps_the_newest_checkpoint_of_a_namespace(name, re
     assert of_an_old_one.checkpoint["id"] == newest.checkpoint["id"]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_writes_that_come_late_are_not_kept_for_ever(name, request):
+    fixture, half = NAMES[name]
+    place = request.getfixturevalue(fixture)
+
+    async def body(saver, face):
+        graph = build().compile(checkpointer=saver)
+        await face.invoke(graph, {"lines": ["turn"]}, CONFIG)
+        asked = (await face.get_tuple(saver, CONFIG)).config
+        await face.invoke(graph, Command(resume="yes"), CONFIG)
+        await face.put_writes(saver, asked, [("lines", ["too late"])], "late")
+        await face.put_writes(saver, coming, [("lines", ["early"])], "early")
+        await face.invoke(graph, {"lines": ["another"]}, CONFIG)
+        return {write.task_id for write in await face.run(saver._engine, lambda store: store.thread_writes("shallow"))}
+
+    coming = {"configurable": {**CONFIG["configurable"], "checkpoint_ns": "", "checkpoint_id": "f" * 36}}
+    left = run_on(getattr(ours, name), half, place, body, **options_of(place))
+    assert "late" not in left
+    assert "early" in left
+
+
 def test_every_shallow_name_is_there():
     assert {name for name in ours.__all__ if "Shallow" in name} == set(NAMES)

@@ -45,18 +45,21 @@ WRITING = """
 import json, sys
 import shop
 from shop import Checkpointer, Command, Order, Send, config
-options = json.loads(sys.argv[2])
-saver = Checkpointer(sys.argv[1], **options)
-plain, nested = shop.build(saver)
-state = {"order": Order("bike", 900.0), "sent": Send("ask", Order("bell", 9.0))}
-plain.invoke(state, config("plain"))
-plain.invoke(state, config("twice"))
-plain.invoke(Command(resume=Order("lamp", 20.0)), config("twice"))
-nested.invoke(state, config("nested"))
-plain.invoke(state, config("done"))
-plain.invoke(Command(resume="yes"), config("done"))
-plain.invoke(Command(resume="yes"), config("done"))
-print(json.dumps([one.thread_id for one in saver.interrupts()]))
+
+def write(url, options):
+    saver = Checkpointer(url, **options)
+    plain, nested = shop.build(saver)
+    state = {"order": Order("bike", 900.0), "sent": Send("ask", Order("bell", 9.0))}
+    plain.invoke(state, config("plain"))
+    plain.invoke(state, config("twice"))
+    plain.invoke(Command(resume=Order("lamp", 20.0)), config("twice"))
+    nested.invoke(state, config("nested"))
+    plain.invoke(state, config("done"))
+    plain.invoke(Command(resume="yes"), config("done"))
+    plain.invoke(Command(resume="yes"), config("done"))
+    return [one.thread_id for one in saver.interrupts()]
+
+print(json.dumps({name: write(*store) for name, store in json.loads(sys.argv[1]).items()}))
 """
 
 # Nothing of LangGraph can be imported, and the application is not there.
@@ -77,25 +80,29 @@ class Listener(logging.Handler):
         complaints.append(record.getMessage())
 logging.getLogger("threadline").addHandler(Listener())
 
-saver = threadline.connect(sys.argv[1], **json.loads(sys.argv[2]))
-
-async def seen():
+async def seen(saver):
     lists = saver.ainterrupts(), saver.athreads(status="suspended")
     return [[one.thread_id async for one in listed] for listed in lists]
 
-waiting = list(saver.interrupts())
-found = {
-    "questions": [[one.thread_id, repr(one.value)] for one in waiting],
-    "suspended": [info.thread_id for info in saver.threads(status="suspended")],
-    "active": [info.thread_id for info in saver.threads(status="active")],
-    "status": [saver.thread(name).info().status for name in ("plain", "twice", "nested", "done")],
-    "async": asyncio.run(seen()),
-}
-for one in waiting:
-    assert one.value is not None
-    saver.thread(one.thread_id).answer({one.interrupt_id: f"answer to {one.thread_id}"})
-found["left"] = [one.thread_id for one in saver.interrupts()]
-found["complaints"] = complaints
+def look(url, options):
+    complaints.clear()
+    saver = threadline.connect(url, **options)
+    waiting = list(saver.interrupts())
+    found = {
+        "questions": [[one.thread_id, repr(one.value)] for one in waiting],
+        "suspended": [info.thread_id for info in saver.threads(status="suspended")],
+        "active": [info.thread_id for info in saver.threads(status="active")],
+        "status": [saver.thread(name).info().status for name in ("plain", "twice", "nested", "done")],
+        "async": asyncio.run(seen(saver)),
+    }
+    for one in waiting:
+        assert one.value is not None
+        saver.thread(one.thread_id).answer({one.interrupt_id: f"answer to {one.thread_id}"})
+    found["left"] = [one.thread_id for one in saver.interrupts()]
+    found["complaints"] = complaints[:]
+    return found
+
+found = {name: look(*store) for name, store in json.loads(sys.argv[1]).items()}
 assert not [name for name in sys.modules if name.startswith(("langgraph", "langchain_core"))]
 print(json.dumps(found))
 """
@@ -103,50 +110,60 @@ print(json.dumps(found))
 RESUMING = """
 import json, sys
 import shop
-saver = shop.Checkpointer(sys.argv[1], **json.loads(sys.argv[2]))
-plain, nested = shop.build(saver)
-graphs = {"plain": plain, "twice": plain, "nested": nested}
-ended = {name: graph.invoke(None, shop.config(name)).get("answers") for name, graph in graphs.items()}
-print(json.dumps({"ended": ended, "left": [one.thread_id for one in saver.interrupts()]}, default=repr))
+
+def resume(url, options):
+    saver = shop.Checkpointer(url, **options)
+    plain, nested = shop.build(saver)
+    graphs = {"plain": plain, "twice": plain, "nested": nested}
+    ended = {name: graph.invoke(None, shop.config(name)).get("answers") for name, graph in graphs.items()}
+    return {"ended": ended, "left": [one.thread_id for one in saver.interrupts()]}
+
+print(json.dumps({name: resume(*store) for name, store in json.loads(sys.argv[1]).items()}, default=repr))
 """
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mysql", "redis_server"])
-def store(request, tmp_path):
-    """A URL and the options of a store that several processes can open."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'threads.db'}", "{}"
-    place = request.getfixturevalue(request.param)
-    option = {"mysql": "table_prefix", "redis_server": "key_prefix"}.get(request.param)
-    return place.url, json.dumps({option: getattr(place, option)} if option else {})
-
-
-def test_what_waits_is_seen_and_answered_without_the_classes(store, tmp_path, run_script):
-    shop = tmp_path / "shop.py"
-    shop.write_text(SHOP)
-    assert run_script(WRITING, *store) == ["nested", "plain", "twice"]
-
-    shop.rename(tmp_path / "elsewhere.txt")
-    found = run_script(LOOKING, *store)
-    order = "Order(item='bike', price=900.0)"
-    assert found == {
-        "questions": [
-            ["nested", f"{{'deep': {order}}}"],
-            ["plain", f"{{'approve': {order}, 'why': 'it is dear'}}"],
-            ["twice", f"{{'sure': [{order}]}}"],
-        ],
-        "suspended": ["nested", "plain", "twice"],
-        "active": ["done"],
-        "status": ["suspended", "suspended", "suspended", "active"],
-        "async": [["nested", "plain", "twice"]] * 2,
-        "left": [],
-        "complaints": [],
+@pytest.fixture
+def stores(postgres, mysql, redis_server, tmp_path):
+    """URLs and options of stores that several processes can open."""
+    return {
+        "sqlite": (f"sqlite:///{tmp_path / 'threads.db'}", {}),
+        "postgres": (postgres.url, {}),
+        "mysql": (mysql.url, {"table_prefix": mysql.table_prefix}),
+        "redis": (redis_server.url, {"key_prefix": redis_server.key_prefix}),
     }
 
+
+def test_what_waits_is_seen_and_answered_without_the_classes(stores, tmp_path, run_script):
+    # Three processes for all stores: most of what one takes is importing LangGraph.
+    shop, named = tmp_path / "shop.py", json.dumps(stores)
+    shop.write_text(SHOP)
+    assert run_script(WRITING, named) == {name: ["nested", "plain", "twice"] for name in stores}
+
+    shop.rename(tmp_path / "elsewhere.txt")
+    found = run_script(LOOKING, named)
+    assert found.keys() == stores.keys()
+    order = "Order(item='bike', price=900.0)"
+    for name in stores:
+        assert found[name] == {
+            "questions": [
+                ["nested", f"{{'deep': {order}}}"],
+                ["plain", f"{{'approve': {order}, 'why': 'it is dear'}}"],
+                ["twice", f"{{'sure': [{order}]}}"],
+            ],
+            "suspended": ["nested", "plain", "twice"],
+            "active": ["done"],
+            "status": ["suspended", "suspended", "suspended", "active"],
+            "async": [["nested", "plain", "twice"]] * 2,
+            "left": [],
+            "complaints": [],
+        }, name
+
     (tmp_path / "elsewhere.txt").rename(shop)
-    resumed = run_script(RESUMING, *store)
-    assert resumed["ended"]["nested"] == ["answer to nested"]
-    # What the task was told before came through the process that had no class for it.
-    assert resumed["ended"]["twice"] == ["Order(item='lamp', price=20.0)", "answer to twice"]
-    # The task went on with the answer, and asks its next question.
-    assert (resumed["ended"]["plain"], resumed["left"]) == (None, ["plain"])
+    resumed = run_script(RESUMING, named)
+    for name in stores:
+        ended = resumed[name]["ended"]
+        assert ended["nested"] == ["answer to nested"]
+        # What the task was told before came through the process that had no class for it.
+        assert ended["twice"] == ["Order(item='lamp', price=20.0)", "answer to twice"]
+        # The task went on with the answer, and asks its next question.
+        assert (ended["plain"], resumed[name]["left"]) == (None, ["plain"])

@@ -12,7 +12,7 @@ import pytest
 from tests.servers.plugin import require_server
 from tests.servers.shared import shared_url
 from tests.stores import savers
-from threadline.backends.mysql_schema import tables
+from threadline.backends.mysql.schema import tables
 
 # The histories and the crowds of processes of tests/durability serve here too.
 sys.path.append(str(Path(__file__).resolve().parents[1] / "durability"))

@@ -16,9 +16,11 @@ import pytest
 from pymysql.constants import CLIENT
 
 import threadline
-from threadline.backends.mysql_pools import BlockingPool
-from threadline.backends.mysql_sight import Sight
-from threadline.drive import run_now
+from threadline.backends.lending import Pool
+from threadline.backends.mysql.pools import MysqlDriver
+from threadline.backends.mysql.wire import ServerRun
+from threadline.backends.server import ServerIdentity, exhausted
+from threadline.base.drive import run_now
 from threadline.errors import Closed, Conflict, InvalidRequest, Unavailable
 from threadline.langgraph import PyMySQLSaver
 
@@ -112,7 +114,7 @@ def test_what_was_known_before_a_server_was_lost_is_asked_again(connect, root, h
     saver = connect(pool_size=2)
     put = {"sync": saver.put, "async": lambda *args: asyncio.run(saver.aput(*args))}[half]
     put(*lives.put_arguments("t", 0))
-    sight, chunks = saver._engine.sight, f"{saver._engine.prefix}chunks"
+    identity, chunks = saver._engine.identity, f"{saver._engine.prefix}chunks"
     with root.cursor() as cursor:
         cursor.execute(f"SELECT digest FROM {chunks}")
         replicated = [digest for (digest,) in cursor.fetchall()]
@@ -124,18 +126,18 @@ def test_what_was_known_before_a_server_was_lost_is_asked_again(connect, root, h
         assert cursor.rowcount == 1
         root.commit()
     if change == "another server":
-        sight._server = ("elsewhere", 3306, 7)
+        identity.server = ServerRun(("elsewhere", 3306, 7), identity.server.started)
     elif change == "a restart":
-        sight._started -= 3600
+        identity.server = ServerRun(identity.server.name, identity.server.started - 3600)
     if change == "killed connections" and half == "sync":
         kill_all(root)
         threading.Event().wait(0.05)
     elif change == "killed connections":
-        sight.lose()  # as another loop would have noticed
+        identity.lose()  # as another loop would have noticed
     else:
-        saver._engine.blocking_pool.pool.drop_idle()
+        saver._engine.blocking.drop_idle()
     put(*lives.put_arguments("t", 1))
-    assert sight.losses > 0
+    assert identity.generation > 0
     assert lives.check(connect().get_tuple(lives.config("t", lives.id_of(1))), "t") == 1
 
 
@@ -147,7 +149,7 @@ def test_an_exhausted_pool_names_its_size(connect):
         with pytest.raises(Unavailable, match="pool_size"):
             saver.get_tuple(lives.config("any"))
 
-    run_now(saver._engine.blocking_pool.lend(meanwhile))
+    run_now(saver._engine.blocking.lend(meanwhile))
     assert saver.get_tuple(lives.config("any")) is None
 
 
@@ -160,7 +162,7 @@ def test_an_exhausted_pool_names_its_size_on_a_loop(connect):
                 await saver.aget_tuple(lives.config("any"))
 
         await saver.aopen()
-        await saver._engine.loop_pool().lend(meanwhile)
+        await saver._engine.loops.here().lend(meanwhile)
         assert await saver.aget_tuple(lives.config("any")) is None
         await saver.aclose()
 
@@ -248,6 +250,31 @@ def test_a_given_connection_is_used_and_left_open(mysql_url, prefix, flags, auto
         cursor.execute("SELECT 1 AS one")
         assert cursor.fetchone() == {"one": 1}
     given.close()
+
+
+@pytest.mark.parametrize("method", ["_read_query_result", "_execute_command"])
+def test_a_given_connection_that_was_interrupted_between_question_and_answer_is_closed(
+    mysql_url, prefix, monkeypatch, method
+):
+    """The answer of one call must never be taken for that of the next."""
+    given = pymysql.connect(**parameters(mysql_url), database=urlsplit(mysql_url).path[1:], autocommit=True)
+    saver = threadline.connect(connection=given, table_prefix=prefix)
+    for thread_id in ("a", "b"):
+        saver.put(*lives.put_arguments(thread_id, 0))
+    original = getattr(pymysql.connections.Connection, method)
+
+    def interrupted(self, *args, **options):
+        if method == "_execute_command":
+            original(self, *args, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pymysql.connections.Connection, method, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            saver.get_tuple(lives.config("a"))
+    with pytest.raises(Closed):
+        saver.get_tuple(lives.config("b"))
+    assert not given.open
 
 
 def test_a_given_connection_inside_a_transaction_is_refused(mysql_url, prefix, connect):
@@ -414,11 +441,13 @@ class Line:
 def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch, method, when):
     made = []
 
-    def connect():
-        made.append(Line())
-        return made[-1]
+    class Driver(MysqlDriver):
+        async def connect(self):
+            made.append(Line())
+            return made[-1]
 
-    pool, pending = BlockingPool(connect, 1, 1.0, Sight()), [KeyboardInterrupt()]
+    driver, pending = Driver(None, ServerIdentity(), 1.0, None, is_of_loop=False), [KeyboardInterrupt()]
+    pool = Pool(driver, 1, 1.0, lambda: exhausted(1, "here", 1.0))
 
     def strike():
         if pending:
@@ -438,14 +467,25 @@ def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch
         strike()
         assert connection.open
 
-    inner = pool.pool
-    owner = {"take": inner._places, "leave": inner._places, "connect": pool._driver}.get(method, inner)
-    if method != "the work":
+    def interrupted_coroutine(original):
+        async def call(*args):
+            if when == "before":
+                strike()
+            result = await original(*args)
+            strike()
+            return result
+
+        return call
+
+    owner = {"take": pool._places, "leave": pool._places}.get(method, pool)
+    if method == "connect":
+        monkeypatch.setattr(driver, method, interrupted_coroutine(driver.connect))
+    elif method != "the work":
         monkeypatch.setattr(owner, method, interrupted(getattr(owner, method)))
     with pytest.raises(KeyboardInterrupt):
         run_now(pool.lend(work))
     for _ in range(3):
         run_now(pool.lend(work))
-    pool.close()
+    pool.shut()
     assert [line.open for line in made] in ([False], [False, False]) or (method, when) == ("connect", "after")
-    assert (inner._places._inside, inner._idle) == (set(), [])
+    assert (pool._places._inside, pool._idle) == (set(), [])

@@ -7,8 +7,8 @@ import lives
 import pytest
 from crowd_checks import check_openings, check_race, run_crowd
 
-from threadline.backends.mysql import bound
-from threadline.drive import run_now
+from threadline.backends.mysql.binding import bound
+from threadline.base.drive import run_now
 from threadline.errors import Unavailable
 
 
@@ -102,7 +102,7 @@ def test_holding_a_pool_leaves_the_rows_of_its_threads_free(connect, root, prefi
         assert root.affected_rows() == 1
         connection.rollback()
 
-    run_now(saver._engine.blocking_pool.lend(meanwhile))
+    run_now(saver._engine.blocking.lend(meanwhile))
 
 
 def race(mysql_url, prefix, connect, tmp_path, seconds):

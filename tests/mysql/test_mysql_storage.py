@@ -8,11 +8,11 @@ import lives
 import pytest
 
 import threadline
-from threadline.backends.mysql import bound
-from threadline.backends.mysql_schema import key_of, tables
-from threadline.backends.port import Change, CheckpointRow, ChunkRow, Query, WriteRow
-from threadline.drive import run_now
+from threadline.backends.mysql.binding import bound, key_of
+from threadline.backends.mysql.schema import tables
+from threadline.base.drive import run_now
 from threadline.errors import Corrupt, InvalidRequest, NewerFormat, ReadOnly
+from threadline.ports.checkpoints import Change, CheckpointRow, ChunkRow, Query, WriteRow
 
 ODD = [
     "nul\0inside",
@@ -146,28 +146,6 @@ def test_a_packet_above_the_limit_is_refused_before_it_is_sent(connect, root):
     pool = run_now(backend.thread("large")).pool
     for chunk in rows:
         assert run_now(backend.chunks(pool, [chunk.digest])) == [tuple(chunk)]
-
-
-def test_every_statement_of_a_put_is_counted(connect, root):
-    """A put takes two packets: one to hold the pool and read the thread, one for all that is written."""
-    saver = connect()
-    for step in range(3):
-        saver.put(*lives.put_arguments("counted", step))
-    sent = []
-    from threadline.backends.mysql_pools import BlockingWire
-
-    send = BlockingWire.send
-
-    async def counting(wire, statements):
-        sent.append(len(statements))
-        return await send(wire, statements)
-
-    BlockingWire.send = counting
-    try:
-        saver.put(*lives.put_arguments("counted", 3))
-    finally:
-        BlockingWire.send = send
-    assert len(sent) == 2
 
 
 def test_values_cannot_end_a_literal():

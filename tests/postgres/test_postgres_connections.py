@@ -231,15 +231,14 @@ def test_async_connections_that_the_server_ended_are_replaced(named_url, schema,
 def test_a_put_whose_connection_dies_while_it_waits_is_made_once(named_url, schema, admin, connect):
     saver = threadline.connect(named_url, schema=schema, pool_size=1)
     at = put(saver)
-    key = saver._engine._tables.lock_key(admin.execute("SELECT pool FROM threadline_threads").fetchone()[0])
-    admin.execute("SELECT pg_advisory_lock(%s)", (key,))
+    admin.execute("BEGIN; SELECT 1 FROM threadline_threads FOR UPDATE")
     writer = threading.Thread(target=lambda: saver.put(*arguments(at, {"messages": ["a", "b"]})))
     writer.start()
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
     while admin.execute(waiting, (schema[:20],)).fetchone() != (1,):
         pass
     kill_all(admin, schema[:20])
-    admin.execute("SELECT pg_advisory_unlock(%s)", (key,))
+    admin.execute("COMMIT")
     writer.join(60)
     assert not writer.is_alive()
     assert len(list(saver.list(place("t")))) == 2
@@ -264,7 +263,7 @@ def test_chunks_lost_with_another_server_behind_a_proxy_are_sent_again(named_url
     messages = [f"message {n} " * 40 for n in range(50)]
     at = put(saver, messages=messages)
     admin.execute("DELETE FROM threadline_chunks")
-    saver._engine._tables.server_born -= 1.0  # as if the server had been started since
+    saver._engine.identity.server -= 1.0  # as if the server had been started since
     at = saver.put(*arguments(at, {"messages": [*messages, "one more"]}))
     assert connect().get(at)["channel_values"]["messages"] == [*messages, "one more"]
     saver.close()

@@ -10,7 +10,8 @@ from psycopg import errors
 
 import threadline
 from threadline import InvalidRequest, ReadOnly, StorageFull, Unavailable
-from threadline.backends.postgres_errors import Whereabouts, translate
+from threadline.backends.postgres.errors import translate
+from threadline.backends.postgres.url import Whereabouts
 from threadline.testing.making import place
 
 WHERE = Whereabouts("ann", "db.example:5432/agents")

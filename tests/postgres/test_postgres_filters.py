@@ -8,11 +8,10 @@ from psycopg.conninfo import make_conninfo
 
 import threadline
 from tests.history.test_filter_index import VALUES, found, put
-from threadline.backends.port import Query
-from threadline.backends.postgres import PostgresDialect
-from threadline.backends.sql.keyed import index_name, indexed_keys
+from threadline.backends.postgres.backend import PostgresDialect
 from threadline.backends.sql.search import page_statement
-from threadline.backends.sql.statements import Statements
+from threadline.backends.sql.statements import Statements, index_name, indexed_keys
+from threadline.ports.checkpoints import Query
 
 NAME = index_name("threadline_", "user_id")
 

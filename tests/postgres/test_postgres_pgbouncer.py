@@ -111,6 +111,25 @@ def test_more_clients_than_server_connections_write_at_once(bouncer_url, schema)
     assert asyncio.run(all_at_once()) == [14] * 8
 
 
+def test_puts_and_gets_find_out_that_a_pooler_forgets_what_was_prepared(bouncer_url, schema):
+    """Their statements are prepared from the first use on; each transaction may be another session's."""
+    setting_up = threadline.connect(bouncer_url, schema=schema, prepare_threshold=None)
+    setting_up.setup()
+    setting_up.close()
+    saver = threadline.connect(bouncer_url, schema=schema, pool_size=8, setup=False)
+
+    def write(n):
+        at = place(f"t{n}")
+        for step in range(1, 10):
+            at = saver.put(*arguments(at, step))
+            assert len(saver.get(at)["channel_values"]["messages"]) == step
+        return len(saver.get(place(f"t{n}"))["channel_values"]["messages"])
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(write, range(8))) == [9] * 8
+    saver.close()
+
+
 @pytest.fixture
 def late_flush(bouncer_url):
     parts = conninfo_to_dict(bouncer_url)

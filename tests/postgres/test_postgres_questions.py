@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 import threadline
-from threadline.backends.postgres import PostgresDialect
+from threadline.backends.postgres.backend import PostgresDialect
 from threadline.backends.sql.statements import Statements
 from threadline.testing.making import checkpoint, place
 
@@ -14,9 +14,8 @@ THREADS = 100_000
 ASKING = 20
 # Threads like one that is there: with its checkpoints, and a question that was settled by the newer of them.
 FILL = (
-    "INSERT INTO threadline_threads (thread_id, pool, epoch, status, created, active, tags) "
-    "SELECT 'many-' || i, 1000000 + i, 0, 'active', 1.0, 1.0, '[]' FROM generate_series(1, %s) AS i",
-    "UPDATE threadline_threads SET pool = serial WHERE pool > 1000000",
+    "INSERT INTO threadline_threads (thread_id, epoch, status, created, active, tags) "
+    "SELECT 'many-' || i, 0, 'active', 1.0, 1.0, '[]' FROM generate_series(1, %s) AS i",
     "INSERT INTO threadline_checkpoints SELECT t.serial, t.serial, c.namespace, c.id, c.parent, c.links, c.form, "
     "c.document, c.metadata_form, c.metadata, c.step, c.source, c.run_id, c.created, c.searchable "
     "FROM threadline_threads t, threadline_checkpoints c WHERE t.thread_id LIKE 'many-%%' AND c.thread = %s",
@@ -49,8 +48,8 @@ def fill(url, saver):
     with psycopg.connect(url, autocommit=True) as connection:
         found = connection.execute("SELECT serial FROM threadline_threads WHERE thread_id = 'settled'")
         [serial] = found.fetchone()
-        for statement, value in zip(FILL, (THREADS, None, serial, serial), strict=True):
-            connection.execute(statement, (value,) if value is not None else None)
+        for statement, value in zip(FILL, (THREADS, serial, serial), strict=True):
+            connection.execute(statement, (value,))
 
 
 def rows_read(plan):

@@ -9,8 +9,8 @@ import pytest
 from crowd_checks import run_crowd
 
 from threadline import Conflict
-from threadline.backends.port import Change, CheckpointRow, ChunkRow
-from threadline.drive import run_now
+from threadline.base.drive import run_now
+from threadline.ports.checkpoints import Change, CheckpointRow, ChunkRow
 from threadline.testing.making import checkpoint, place
 
 VERSIONS = itertools.count(1)
@@ -137,14 +137,13 @@ def test_writers_survive_everything_that_other_processes_do(postgres_url, schema
 
 
 @pytest.mark.parametrize("half", ["sync", "async"])
-def test_a_pool_that_somebody_holds_delays_no_put_to_another(connect, postgres_url, half):
-    """Two puts wait for a pool that is held; those to other threads do not wait with them."""
+def test_a_thread_that_somebody_holds_delays_no_put_to_another(connect, postgres_url, schema, half):
+    """Two puts wait for a thread that is held; those to other threads do not wait with them."""
     saver = connect(pool_size=6)
     for number in range(4):
         put(saver, place(f"t{number}"), {"a": number})
     with psycopg.connect(postgres_url) as holder:
-        pool = saver._engine.run(lambda backend: backend.thread("t0")).pool
-        holder.execute("SELECT pg_advisory_xact_lock(%s)", (saver._engine._tables.lock_key(pool),))
+        holder.execute(f"SELECT 1 FROM \"{schema}\".threadline_threads WHERE thread_id = 't0' FOR UPDATE")
         if half == "sync":
             with ThreadPoolExecutor(8) as threads:
                 waiting = [threads.submit(put, saver, place("t0"), {"a": turn}) for turn in range(2)]
@@ -156,11 +155,11 @@ def test_a_pool_that_somebody_holds_delays_no_put_to_another(connect, postgres_u
                 for one in waiting:
                     one.result(timeout=30)
         else:
-            asyncio.run(_meet_held_pool(saver, holder))
+            asyncio.run(_meet_held_thread(saver, holder))
     assert len(list(saver.list(place("t0")))) == 3
 
 
-async def _meet_held_pool(saver, holder):
+async def _meet_held_thread(saver, holder):
     async def aput(name, value):
         made = checkpoint({"a": value})
         await saver.aput(place(name), made, {"source": "input", "step": -1}, made["channel_versions"])
@@ -173,16 +172,19 @@ async def _meet_held_pool(saver, holder):
     await asyncio.wait_for(asyncio.gather(*waiting), 30)
 
 
+async def backend_pid(connection):
+    return connection.execute("SELECT pg_backend_pid()").fetchall()
+
+
 def test_a_connection_from_before_a_loss_is_not_used_again(connect, admin):
     """It may lead to a server that another one has replaced, whose rows must not be taken for those of the new."""
     saver = connect(pool_size=3)
     all_at_once(6, lambda n: put(saver, place(f"t{n}"), {"a": n}))
     known = {pid for (pid,) in admin.execute("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")}
     before = saver._engine.run(lambda backend: backend.thread("t0")).epoch
-    saver._engine._settings.lose()
+    saver._engine.identity.lose()
     assert saver._engine.run(lambda backend: backend.thread("t0")).epoch > before
-    database = saver._engine._blocking._inner.database
-    [(mine,)] = run_now(database.read(lambda tx: tx.rows("SELECT pg_backend_pid()")))
+    [(mine,)] = run_now(saver._engine.blocking.lend(backend_pid))
     assert mine not in known
     put(saver, place("t0"), {"a": "after"})
     assert len(list(saver.list(place("t0")))) == 2

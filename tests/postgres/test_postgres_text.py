@@ -5,7 +5,7 @@ import random
 import psycopg
 import pytest
 
-from threadline.backends.postgres_sessions import escape, unescape
+from threadline.backends.postgres.binary import escape, unescape
 from threadline.testing.making import checkpoint, place
 
 ALPHABET = ["\0", "\1", "\2", "a", "b", "é", "\U0001f600", ""]

@@ -64,6 +64,35 @@ def test_writes_wait_for_the_server_once(saver, proxy):
     assert dict((channel, value) for _, channel, value in found)["__error__"] == "still no"
 
 
+def test_the_first_put_of_a_thread_waits_for_the_server_once(saver, proxy):
+    saver.put(*arguments(place("t"), 1))
+    for number in range(5):
+        before = proxy.trips
+        saver.put(*arguments(place(f"t{number}"), 1))
+        assert proxy.trips - before == 1
+    assert saver.count_threads() == 6
+
+
+def test_a_put_under_a_fence_or_a_lease_waits_once_too(proxied_url, schema, proxy):
+    saver = threadline.connect(proxied_url, schema=schema, fencing=True)
+    with saver.lock("t"):
+        at = saver.put(*arguments(place("t"), 1))
+        for step in range(2, 6):
+            before = proxy.trips
+            at = saver.put(*arguments(at, step))
+            assert proxy.trips - before == 1
+    saver.close()
+
+
+def test_a_question_and_its_answer_wait_once_each(saver, proxy):
+    at = saver.put(*arguments(place("t"), 1))
+    for step in range(2, 5):
+        before = proxy.trips
+        saver.put_writes(at, [("__interrupt__", [{"value": "ok?"}])], "task")
+        at = saver.put(*arguments(at, step))
+        assert proxy.trips - before == 2
+
+
 def test_a_checkpoint_and_its_writes_are_read_in_one_trip_and_each_level_in_one_more(saver, proxy):
     at = saver.put(*arguments(place("t"), 400))
     saver.put_writes(at, [("count", 2)], "task")

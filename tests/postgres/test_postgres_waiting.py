@@ -10,8 +10,8 @@ from psycopg.conninfo import conninfo_to_dict
 import threadline
 from tests.servers.mute import LONG_SECONDS, Mute
 from threadline import Unavailable
-from threadline.backends.retry import Retry, RetryLayer
-from threadline.drive import run_now
+from threadline.backends.layers.retry import Retry, RetryLayer
+from threadline.base.drive import run_now
 from threadline.testing.making import checkpoint, place
 
 HALVES = pytest.mark.parametrize("half", ["sync", "async"])
@@ -31,19 +31,18 @@ def run(saver, half, method, *args):
         try:
             return await getattr(saver, f"a{method}")(*args)
         finally:
-            await saver._engine._loop_source.aclose()
+            await saver._engine.aclose_loop()
 
     return asyncio.run(call())
 
 
 @pytest.fixture
 def held(postgres_url, schema, connect):
-    """A thread whose pool another session has locked, alone, for longer than anybody should wait."""
+    """A thread whose row another session has locked, alone, for longer than anybody should wait."""
     saver = connect()
     at = saver.put(*arguments(place("t"), 1))
-    with psycopg.connect(postgres_url, autocommit=True) as other:
-        pool = other.execute(f'SELECT pool FROM "{schema}".threadline_threads').fetchone()[0]
-        other.execute("SELECT pg_advisory_lock(%s)", (saver._engine._tables.lock_key(pool),))
+    with psycopg.connect(postgres_url) as other:
+        other.execute(f'SELECT 1 FROM "{schema}".threadline_threads FOR UPDATE')
         end = threading.Timer(LONG_SECONDS, other.close)
         end.start()
         yield at
@@ -144,6 +143,10 @@ class _Slow:
         if self.calls <= self._failures:
             raise Unavailable("not now")
         return "found"
+
+    def __getattr__(self, name):
+        """The other methods of the ports, which a layer wraps as well."""
+        return self.find
 
 
 def test_what_was_lost_is_tried_once_more_however_long_it_took():

@@ -6,6 +6,7 @@ import pytest
 from langgraph.checkpoint.conformance import validate
 from langgraph.checkpoint.conformance.capabilities import Capability
 from langgraph.checkpoint.conformance.initializer import RegisteredCheckpointer
+from redis._parsers import AsyncCommandsParser
 
 import redis
 import threadline
@@ -26,6 +27,22 @@ def cluster_client(cluster_url):
     client = redis.cluster.RedisCluster.from_url(cluster_url.replace("+cluster", ""))
     yield client
     client.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_commands():
+    """The driver's async client asks a cluster for all its commands whenever it is opened: here, once."""
+    ask, known = AsyncCommandsParser.initialize, {}
+
+    async def initialize(parser, node=None):
+        if not known:
+            await ask(parser, node)
+            known.update(parser.commands)
+        parser.node, parser.commands = node or parser.node, dict(known)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(AsyncCommandsParser, "initialize", initialize)
+        yield
 
 
 @pytest.mark.parametrize("half", ["sync", "async"])

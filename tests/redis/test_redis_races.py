@@ -9,7 +9,11 @@ from crowd_checks import check_puts, check_race, run_crowd
 from redis_tools import keys_of
 
 import threadline
-from threadline.drive import run_now
+from threadline.base.drive import run_now
+
+
+def directory_of(saver):
+    return saver._engine.blocking_half().directory
 
 
 def pools_with_chunks(saver):
@@ -81,7 +85,7 @@ def test_processes_put_their_own_threads_and_one_that_all_share(connect, url, pr
 def test_a_writer_that_stops_between_directory_and_first_put_blocks_nobody(connect, client, prefix):
     saver = connect()
     saver.setup()
-    entry = saver._engine.run(lambda backend: backend._inner.directory.enter("orphan"))
+    entry = run_now(directory_of(saver).enter("orphan"))
     assert list(saver.threads()) == []
     assert saver.get_tuple(lives.config("orphan")) is None
     assert saver.count_threads() == 0
@@ -96,16 +100,11 @@ def test_a_writer_that_wakes_up_after_its_thread_moved_is_sent_to_the_new_place(
     late, other = connect(), connect()
     late.setup()
 
-    async def begin_late(backend):
-        inner = backend._inner
-        place = await inner.directory.enter("thread")
-        for step in (0, 1):
-            other.put(*lives.put_arguments("thread", step))
-        other.delete_thread("thread")
-        other.put(*lives.put_arguments("thread", 0))
-        return place
-
-    entry = late._engine.run(begin_late)
+    entry = run_now(directory_of(late).enter("thread"))
+    for step in (0, 1):
+        other.put(*lives.put_arguments("thread", step))
+    other.delete_thread("thread")
+    other.put(*lives.put_arguments("thread", 0))
     now = other._engine.run(lambda backend: backend.thread("thread"))
     assert now.pool != entry.pool
     config, *rest = lives.put_arguments("thread", 0, "late")
@@ -121,13 +120,12 @@ def test_a_deletion_is_remembered_though_the_rebirth_stopped_halfway(connect):
         saver.put(*lives.put_arguments("thread", step))
     other.delete_thread("thread")
 
-    async def stop_halfway(backend):
-        directory = backend._inner.directory
+    async def stop_halfway(directory):
         entry = await directory.entry("thread")
         left = await directory.leave("thread", entry)
         await directory.enter("thread", before=left.before, instead_of=entry)
 
-    other._engine.run(stop_halfway)
+    run_now(stop_halfway(directory_of(other)))
     assert other.get_tuple(lives.config("thread")) is None
     assert list(other.threads()) == []
     with pytest.raises(threadline.Conflict):
@@ -141,14 +139,14 @@ def test_collecting_goes_on_under_a_writer_that_never_rests(connect):
     saver.put(*lives.put_arguments("thread", 0))
     pool = saver._engine.run(lambda backend: backend.thread("thread")).pool
     junk = b"j" * 16
-    half = other._engine._sync_half()
+    half = other._engine.blocking_half()
     run_now(half.link.command("HSET", other._engine._keys.of(pool, "chunks"), junk, b"\0" * 8))
     step = 0
 
     def before_each_collect(call):
         async def hooked(script, keys, args=(), **options):
             nonlocal step
-            if script.text.find("HDEL', KEYS[CHUNKS]") > 0 and step < 3:
+            if script == "collect" and step < 3:
                 step += 1
                 saver.put(*lives.put_arguments("thread", step))
             return await call(script, keys, args, **options)

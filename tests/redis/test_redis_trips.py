@@ -5,7 +5,7 @@ import lives
 
 def counted(saver):
     """Notes each way to the server that a saver goes from now on."""
-    link, trips = saver._engine._sync_half().link, []
+    link, trips = saver._engine.blocking_half().link, []
 
     def noting(name, call):
         async def noted(*args, **options):
@@ -28,6 +28,17 @@ def test_a_put_is_one_way_to_the_server_and_so_is_a_write(connect):
         config, writes, *task = lives.write_arguments("thread", step, "task-a")
         saver.put_writes(config, [write for write in writes if write[0] != "__interrupt__"], *task)
     assert trips == ["call"] * 118
+
+
+def test_a_first_put_is_two_ways_to_a_server(connect, url):
+    saver = connect()
+    saver.open()
+    trips = counted(saver)
+    for number in range(3):
+        saver.put(*lives.put_arguments(f"thread-{number}", 0))
+    # A cluster has the directory, the indexes and the pool in different slots.
+    way = ["command", "call", "batch", "call", "call"] if url.startswith("redis+cluster") else ["call", "call"]
+    assert trips == way * 3
 
 
 def test_a_question_is_two_ways_more_so_that_it_is_listed_before_it_is_there(connect):

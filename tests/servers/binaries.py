@@ -26,7 +26,13 @@ KINDS = {
     "pgbouncer": Kind("PgBouncer", ("pgbouncer",), "pgbouncer", "THREADLINE_TEST_PGBOUNCER"),
     "mysql": Kind("MariaDB", ("mariadb-install-db", "mariadbd"), "mariadb-server", "THREADLINE_TEST_MYSQL"),
     "redis": Kind("Redis", ("redis-server",), "redis-server", "THREADLINE_TEST_REDIS"),
+    "prometheus": Kind("Prometheus", ("prometheus", "promtool"), "prometheus", "THREADLINE_TEST_PROMETHEUS"),
+    "alertmanager": Kind(
+        "Alertmanager", ("prometheus-alertmanager",), "prometheus-alertmanager", "THREADLINE_TEST_ALERTMANAGER"
+    ),
     "redis_cluster": Kind("Redis", ("redis-server",), "redis-server", "THREADLINE_TEST_REDIS_CLUSTER"),
+    # No server, and installed as they are: the tests of the page look at it with a browser.
+    "chromium": Kind("Chromium", ("chromium",), "chromium", "THREADLINE_TEST_CHROMIUM"),
 }
 
 # Where distributions put servers that are not in everyone's PATH. A star is a version: the newest comes first.

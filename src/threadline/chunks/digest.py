@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ..codec.hashing import blake2b
+from ..base.hashing import blake2b
+from ..ports.checkpoints import DIGEST_BYTES
 
-__all__ = ["DIGEST_BYTES", "Digester", "Digesters", "split_links"]
-
-DIGEST_BYTES = 16
+__all__ = ["Digester", "Digesters"]
 
 
 # How many pools' keys are kept at hand.
@@ -20,6 +19,7 @@ class Digester:
         self.key = key
         self._item = blake2b(digest_size=DIGEST_BYTES, person=b"item", key=key)
         self._node = blake2b(digest_size=DIGEST_BYTES, person=b"node", key=key)
+        self._pointer = blake2b(digest_size=8, person=b"pointer", key=key)
 
     def item(self, content: bytes) -> bytes:
         """The name of an item, or of a piece of one."""
@@ -33,6 +33,12 @@ class Digester:
         hashed.update(len(links).to_bytes(4, "big"))
         hashed.update(links)
         hashed.update(content)
+        return hashed.digest()
+
+    def pointer(self, digest: bytes, pack: bytes, place: int) -> bytes:
+        """The check of a pointer: the item of this digest is in that pack, at that place."""
+        hashed = self._pointer.copy()
+        hashed.update(digest + pack + bytes((place,)))
         return hashed.digest()
 
 
@@ -69,8 +75,3 @@ class Digesters:
             key = blake2b(pool.to_bytes(8, "big"), digest_size=32, person=b"pool", key=self._secret).digest()
             held = self._held[pool] = Digester(key)
         return held
-
-
-def split_links(links: bytes) -> list[bytes]:
-    """The digests in a `links` column."""
-    return [links[i : i + DIGEST_BYTES] for i in range(0, len(links), DIGEST_BYTES)]

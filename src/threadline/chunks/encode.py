@@ -1,352 +1,366 @@
 """Values to references and chunks, recognising what was encoded before.
 
-A list or dict is encoded item by item and its references are cut into runs. What a run was made from is
-remembered as its *proof* (chunks/recall.py); when the same channel is encoded again, runs whose proof
-still holds are reused without touching their items. A run is reused only if its chunks are known to be
-stored: recognised is not stored.
+A list or dict is packed as a whole to be compared with its predecessor (chunks/unchanged.py); only items that are new
+are encoded one by one. Their references are then cut into runs (chunks/runs.py).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise, repeat
+from collections.abc import Callable
 from typing import Any
 
-from ..codec.fingerprints import Contents
-from ..codec.framing import array_header, is_container, map_header
-from ..codec.wire import Codec
-from ..errors import Conflict, NotSerializable
-from .cutting import FEWEST_IN_RUN, INLINE_BYTES, LARGE_ITEM_BYTES, ROOT_ENTRIES, ends_run, pieces, runs
+import ormsgpack
+
+from ..codec.codec import OBJECT, OPTIONS, Codec
+from ..codec.framing import array_header, ext_frame, is_container
+from ..codec.packing import has_bytes
+from ..errors import NotSerializable
+from .cutting import (
+    INLINE_BYTES,
+    LARGE_ITEM_BYTES,
+    UNCOUNTED_BYTES,
+    check_entries,
+    check_repeats,
+    check_size,
+    pieces,
+    repeated_bytes,
+)
 from .digest import Digester
-from .recall import Mark, Prover, Run
-from .refs import LIST, MAP, Inline, Node, Pieces, Ref, Tree, pack_node, unpack_node
-from .sizes import check_repeats, check_size
+from .refs import LIST, MAP, PIECES, Pair
+from .runs import Batch, Chunks, cut
+from .unchanged import Block, Sequence, are_same, beginning, continued
 
-__all__ = ["Chunks", "Encoded", "Encoder"]
+__all__ = ["Batch", "Chunks", "Encoder", "Source", "is_same_value"]
 
-# How many values are encoded before it is looked again whether what follows is known.
-_STRETCH = 256
+packb, unpackb, Ext = ormsgpack.packb, ormsgpack.unpackb, ormsgpack.Ext
 # Large items within large items are taken apart so many times; what is deeper is cut into pieces.
 _DEEPEST_NESTED = 64
-# A list of at most so many runs is far from being too large.
-_FEW_RUNS = 4
-# digest -> links, content
-Chunks = dict[bytes, tuple[bytes, bytes]]
-
-
-@dataclass(slots=True)
-class Encoded:
-    """One value, encoded: where it is, the chunks that are new, and the runs it is made of."""
-
-    ref: Ref
-    chunks: Chunks
-    runs: list[Run] = field(default_factory=list)
-    # Runs taken over from before, whose chunks are not among `chunks`.
-    reused: list[Run] = field(default_factory=list)
-    # Runs whose nodes are part of the tree.
-    noded: list[Run] = field(default_factory=list)
+# A container of at most so many plain values is packed whole first: most are small enough to be one inline item.
+_FEW = 8
+# How many items of a long list are packed in one call.
+_STRETCH = 64
+# A smaller sequence is far from being too large.
+_SMALL_BYTES = 1 << 20
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_TEXT = frozenset((str,))
+_NOTHING = Block(0, 0, 0)
+# What a value can be encoded from again: a sequence, or the bytes of one item.
+Source = Sequence | bytes
 
 
 class Encoder:
     """Encodes values for one pool: one codec, one digest key."""
 
-    def __init__(
-        self, codec: Codec, digester: Digester, *, trust_identity: bool = False, shares_contents: bool = False
-    ) -> None:
+    def __init__(self, codec: Codec, digester: Digester, *, trust_identity: bool = False) -> None:
         self.codec = codec
         self.digester = digester
-        self.prover = Prover(codec, trust_identity=trust_identity, shares_contents=shares_contents)
+        self.trust_identity = trust_identity
 
     def named_by(self, digester: Digester) -> Encoder:
         """This encoder for another pool."""
-        if digester is self.digester:
-            return self
-        other: Encoder = object.__new__(Encoder)
-        other.codec, other.digester, other.prover = self.codec, digester, self.prover
-        return other
+        return self if digester is self.digester else Encoder(self.codec, digester, trust_identity=self.trust_identity)
 
-    def value(
-        self, value: Any, path: str, before: Sequence[Run] = (), mark: Mark | None = None, level: int = 0
-    ) -> Encoded:
-        """Encode one value; `before` are the runs of the channel's last value, good under `mark`."""
-        chunks: Chunks = {}
-        if not _can_be_taken_apart(value):
-            return Encoded(self.item(value, path, chunks), chunks)
-        # A program may change its values at any moment: what is taken apart is what was there now.
-        if type(value) is list:
-            return _Sequence(self, chunks, path, LIST, list(value), None, level).encode(before, mark)
-        pairs = list(value.items())
-        keys, values = tuple([key for key, _ in pairs]), [item for _, item in pairs]
-        return _Sequence(self, chunks, path, MAP, values, keys, level).encode(before, mark)
+    def value(self, value: Any, path: str, batch: Batch, before: Source | None = None) -> tuple[Pair, Source]:
+        """Encode one value; `before` is the source of the channel's last value, whose chunks are stored."""
+        kind = type(value)
+        if kind is list:
+            if value:
+                # A program may change its values at any moment: what is taken apart is what was there now.
+                values = value.copy()
+                if len(values) <= _FEW and _SCALARS.issuperset(map(type, values)) and self.codec.foreign is None:
+                    content = self.codec.encode_natively(values, path)
+                    if len(content) < INLINE_BYTES:
+                        return (b"", content), content
+                return self._sequence(LIST, values, None, path, batch, before)
+        elif kind is dict and value and _has_text_keys(value):
+            pairs = value.copy()
+            return self._sequence(MAP, [*pairs.values()], (*pairs,), path, batch, before)
+        content = self.codec.encode(value, path)
+        return ((b"", content) if len(content) < INLINE_BYTES else self.content(content, batch)), content
 
-    def item(self, value: Any, path: str, chunks: Chunks) -> Ref:
-        """Encode one item, whole or cut."""
-        return self.content(self.codec.encode(value, path), chunks)
-
-    def content(self, content: bytes, chunks: Chunks, level: int = 0) -> Ref:
+    def content(self, content: bytes, batch: Batch, level: int = 0) -> Pair:
         """The reference to an encoded item; how it is cut is decided by its bytes alone."""
         if len(content) < INLINE_BYTES:
-            return Inline(content)
+            return b"", content
         if len(content) <= LARGE_ITEM_BYTES:
-            return self._chunk(content, chunks)
+            return self._chunk(content, batch), None
         check_size(0, len(content), "")
         if level < _DEEPEST_NESTED and is_container(content):
-            nested = self.value(self.codec.unpacked(content), "", level=level + 1)
-            if isinstance(nested.ref, Tree):
-                chunks.update(nested.chunks)
-                return nested.ref
-        return Pieces(tuple(self._chunk(piece, chunks) for piece in pieces(content)))
+            value = self.codec.unpacked(content)
+            if type(value) is list and value:
+                return self._sequence(LIST, value, None, "", batch, None, level + 1)[0]
+            if type(value) is dict and value and _has_text_keys(value):
+                return self._sequence(MAP, [*value.values()], (*value,), "", batch, None, level + 1)[0]
+        if len(content) > UNCOUNTED_BYTES:
+            check_entries([content], 0, "")
+        names = [self._chunk(piece, batch) for piece in pieces(content)]
+        return b"".join(names), [PIECES, 0, len(names)]
 
-    def renamed(self, ref: Ref, held: Chunks, chunks: Chunks) -> Ref:
-        """What `held` has under another pool's names, as `value` would have made it for this pool."""
-        if isinstance(ref, Inline):
-            return ref
-        if type(ref) is bytes:
-            return self._chunk(held[ref][1], chunks)
-        if isinstance(ref, Pieces):
-            return Pieces(tuple([self._chunk(held[digest][1], chunks) for digest in ref.digests]))
-        assert isinstance(ref, Tree)
-        keys, children = _entries(ref, held)
-        made: list[Run] = []
-        refs: list[Ref] = []
-        for end, child in enumerate(children, 1):
-            refs.append(self.renamed(child, held, chunks))
-            if end == len(children) or ends_run(refs[-1], len(refs)):
-                inside = tuple(keys[end - len(refs) : end]) if ref.kind == MAP else None
-                made.append(Run(tuple(refs), inside, Contents([], []), 0, 0))
-                refs = []
-        return self.tree(ref.kind, made, chunks, None)
+    def again(self, source: Source, batch: Batch) -> tuple[Pair, Source]:
+        """Encode a value from its source: all its chunks, under this encoder's names, whatever is stored."""
+        if isinstance(source, bytes):
+            return self.content(source, batch), source
+        made = Sequence(source.kind, source.keys, source.heads, source.body)
+        made.is_exact, made.objects, made.kinds = source.is_exact, source.objects, source.kinds
+        self._cut(made, None, _NOTHING, source.state, batch, 0)
+        made.cost_bytes = source.cost_bytes
+        return made.root, made
 
-    def rebuild(self, run: Run, chunks: Chunks) -> None:
-        """The chunks of a run made again from its proof, without looking at live values."""
-        for ref, (value, content) in zip(run.refs, self.prover.contents(run.proof), strict=True):
-            made = self.item(value, "", chunks) if content is None else self.content(content, chunks)
-            if made != ref:
-                raise Conflict(
-                    "chunks that were left out as known were deleted meanwhile, and cannot be made again: "
-                    "put the checkpoint again"
-                )
-        self._node(run, chunks)
-
-    def _chunk(self, content: bytes, chunks: Chunks) -> bytes:
+    def _chunk(self, content: bytes, batch: Batch) -> bytes:
         digest = self.digester.item(content)
-        chunks[digest] = (b"", content)
+        batch.chunks[digest] = (b"", content)
         return digest
 
-    def _node(self, run: Run, chunks: Chunks) -> bytes:
-        links, content = pack_node(Node(run.refs, run.keys), is_leaf=True)
-        digest = self.digester.node(links, content)
-        chunks[digest] = (links, content)
-        return digest
+    # -- lists and dicts
 
-    def tree(self, kind: int, made: list[Run], chunks: Chunks, mark: Mark | None) -> Ref:
-        """The tree over some runs, up to a root short enough to stand in a document."""
-        if sum([len(run.refs) for run in made]) <= ROOT_ENTRIES:
-            refs = tuple([ref for run in made for ref in run.refs])
-            keys = tuple([key for run in made for key in run.keys or ()]) if kind == MAP else None
-            return _inlined(kind, refs, keys) or Tree(kind, 0, refs, keys)
-        level = []
-        for run in made:
-            if run.digest is None or run.node_stored != mark:
-                run.digest = self._node(run, chunks)
-            level.append(run.digest)
-        depth = 1
-        while len(level) > ROOT_ENTRIES:
-            above = []
-            for run_of_digests in runs(level):
-                links, content = pack_node(Node(tuple(run_of_digests)), is_leaf=False)
-                digest = self.digester.node(links, content)
-                chunks[digest] = (links, content)
-                above.append(digest)
-            level = above
-            depth += 1
-        return Tree(kind, depth, tuple(level))
-
-
-class _Sequence:
-    """The values of one list or dict on their way into runs."""
-
-    def __init__(
+    def _sequence(
         self,
-        encoder: Encoder,
-        chunks: Chunks,
-        path: str,
         kind: int,
         values: list[Any],
         keys: tuple[str, ...] | None,
-        level: int,
-    ) -> None:
-        self.encoder, self.chunks, self.path, self.level = encoder, chunks, path, level
-        self.kind, self.values, self.keys = kind, values, keys
-        # Whether no item was so large that it was cut; a long key is as good as a large item.
-        self.is_usual = keys is None or max(map(len, keys), default=0) <= LARGE_ITEM_BYTES
-        self.made: list[Run] = []
-        self.reused: list[Run] = []
-        self.start = 0  # where the open run begins
-        self.begun: Run | None = None  # the run of before that the open run continues
-        self.refs: list[Ref] = []  # the references of the open run
-        self.contents: list[bytes] = []  # its items, as far as they were encoded here
-        self.before: Sequence[Run] = ()
-        self.starts: dict[int, Run] = {}  # where a run of before may stand again
-        self.order: list[int] = []  # the same, ascending
-        self.followers: dict[Ref, Run] | None = None  # the runs of before by the reference that stood before them
-
-    def encode(self, before: Sequence[Run], mark: Mark | None) -> Encoded:
-        if mark is not None:
-            self.before, self.starts = before, _starts(before)
-            self.order = list(self.starts)
-        total = len(self.values)
-        position = 0
-        while position < total:
-            run = self.starts.get(position) if not self.refs else None
-            if run is not None and run.stored == mark and self._still_holds(run, position):
-                position += len(run.refs)
-                self._reuse(run, position)
-            else:
-                position = self._encode_from(position)
-        if self.refs:
-            self._close(total)
-        ref = self.encoder.tree(self.kind, self.made, self.chunks, mark)
-        noded = self.made if isinstance(ref, Tree) and ref.depth else []
-        # A short one is small: a run has at most 128 items, of 32 KB at most unless it is cut.
-        if len(self.made) > _FEW_RUNS or not self.is_usual:
-            check_size(total, sum([run.size for run in self.made]) + sum(map(len, self.keys or ())), self.path)
-            check_repeats([run.digest for run in noded], [run.size for run in noded], self.path)
-        return Encoded(ref, self.chunks, self.made, self.reused, noded)
-
-    def _still_holds(self, run: Run, position: int) -> bool:
-        end = position + len(run.refs)
-        if end > len(self.values) or (None if self.keys is None else self.keys[position:end]) != run.keys:
-            return False
-        values = self.values[position:end]
-        return self.encoder.prover.holds(run, values, is_closed=run is not self.before[-1])
-
-    def _reuse(self, run: Run, end: int) -> None:
-        """Take over a run that ends here."""
-        self.reused.append(run)
-        if run is not self.before[-1]:
-            self.made.append(run)
-            self.start = end
-            self._expect(end, run.refs[-1])
-            return
-        # The last run was open: what follows may belong to it.
-        self.refs = list(run.refs)
-        self.start = end - len(run.refs)
-        self.begun = run
-        if ends_run(self.refs[-1], len(self.refs)):
-            self._close(end)
-
-    def _encode_from(self, position: int) -> int:
-        """Encode values up to where a run of before may stand again; gives that position."""
-        following = bisect_right(self.order, position)
-        stop = min(position + _STRETCH, len(self.values))
-        if following < len(self.order):
-            stop = min(stop, self.order[following])
-        # For one or two, asking what they have in common takes longer than encoding them.
-        contents = self.encoder.codec.encode_items(self.values[position:stop]) if stop - position > 2 else None
-        named, chunks, refs = self.encoder.digester.item, self.chunks, self.refs
-        ref: Ref
-        for place, known in enumerate(contents or repeat(None, stop - position), position):
-            content = self._encode_one(place) if known is None else known
-            if INLINE_BYTES <= len(content) <= LARGE_ITEM_BYTES:
-                ref = named(content)
-                chunks[ref] = (b"", content)
-            else:
-                self.is_usual = self.is_usual and len(content) < INLINE_BYTES
-                ref = self.encoder.content(content, chunks, self.level)
-            refs.append(ref)
-            self.contents.append(content)
-            if len(refs) >= FEWEST_IN_RUN and ends_run(ref, len(refs)):
-                self._close(place + 1)
-                if place + 1 in self.starts:
-                    return place + 1
-                refs = self.refs
-        return stop
-
-    def _encode_one(self, position: int) -> bytes:
-        try:
-            return self.encoder.codec.encode(self.values[position])
-        except NotSerializable as error:
-            name = position if self.keys is None else self.keys[position]
-            raise error.under(f"{self.path}[{name!r}]") from None
-
-    def _close(self, end: int) -> None:
-        """End the open run; one that is just what it was before keeps its proof and its digest."""
-        begun, self.begun = self.begun, None
-        if begun is not None and not self.contents:
-            self.made.append(begun)
+        path: str,
+        batch: Batch,
+        before: Source | None,
+        level: int = 0,
+    ) -> tuple[Pair, Source]:
+        old = before if isinstance(before, Sequence) and before.kind == kind else None
+        may_trust = old is not None and old.objects is not None and old.is_exact and self.codec.foreign is None
+        if may_trust and old is not None and are_same(old, values, keys):
+            made = self._followed(old, values, keys, batch)
         else:
-            keys = None if self.keys is None else self.keys[self.start : end]
-            values = self.values[self.start : end]
-            proof = self.encoder.prover.prove(values, begun.proof if begun else None, self.contents)
-            size = sum(map(len, self.contents)) + (begun.size if begun else 0)
-            self.made.append(Run(tuple(self.refs), keys, proof, id(values[0]), size))
-            self._expect(end, self.refs[-1])
-        self.refs, self.contents = [], []
-        self.start = end
+            made = self._compared(old, kind, values, keys, batch, level)
+        if made is None:
+            made = self._one_by_one(old, kind, values, keys, path, batch, level)
+        if made is old:
+            return made.root, made
+        made.kinds = frozenset(map(type, values))
+        if self.trust_identity:
+            made.objects = values
+        made.cost_bytes = len(made.body) + 150 * len(values) + 500
+        if len(made.body) > _SMALL_BYTES:
+            _check(made, path, level)
+        return made.root, made
 
-    def _expect(self, position: int, last: Ref) -> None:
-        """What ends like a run of before is likely to be followed by what followed that one."""
-        if position in self.starts or position >= len(self.values):
-            return
-        if self.followers is None:
-            self.followers = {run.refs[-1]: following for run, following in pairwise(self.before)}
-        run = self.followers.get(last)
-        if run is not None:
-            self.starts[position] = run
-            insort(self.order, position)
+    def _compared(
+        self,
+        old: Sequence | None,
+        kind: int,
+        values: list[Any],
+        keys: tuple[str, ...] | None,
+        batch: Batch,
+        level: int,
+    ) -> Sequence | None:
+        """The sequence by the states of its items, packed in one call; None where each must be encoded by itself."""
+        codec = self.codec
+        if codec.foreign is not None or (old is not None and not old.is_exact):
+            return None
+        heads, states = codec.states(values)
+        try:
+            body = self._body(states, old)
+        except (TypeError, ValueError, RecursionError):
+            return None
+        new = Sequence(kind, keys, heads, body)
+
+        def state(place: int) -> bytes:
+            return packb(states[place], codec.pack_within, OPTIONS)
+
+        return self._made(new, old, state, batch, level)
+
+    def _body(self, states: list[Any], old: Sequence | None) -> bytes:
+        """The states packed side by side.
+
+        Those of a long list are packed a stretch at a time, as long as they are what they were: the bytes of a megabyte
+        are slower to come by than the same in small parts.
+        """
+        known = 0
+        if old is not None and len(states) > _STRETCH:
+            pack_within, ends, body = self.codec.pack_within, old.ends, old.body
+            while known < len(old.heads):
+                end = min(known + _STRETCH, len(old.heads), len(states))
+                packed = packb(states[known:end], pack_within, OPTIONS)
+                low = ends[known - 1] if known else 0
+                if end == known or packed[_header(end - known) :] != body[low : ends[end - 1]]:
+                    break
+                known = end
+            if known == len(old.heads) == len(states):
+                return body
+        rest = states[known:] if known else states
+        packed = packb(rest, self.codec.pack_within, OPTIONS)[_header(len(rest)) :]
+        return b"".join((old.body[: old.ends[known - 1]], packed)) if old is not None and known else packed
+
+    def _followed(
+        self, old: Sequence, values: list[Any], keys: tuple[str, ...] | None, batch: Batch
+    ) -> Sequence | None:
+        """The sequence whose first items are known to be those of before."""
+        known = len(old.heads)
+        if len(values) == known:
+            return old
+        codec = self.codec
+        heads, states = codec.states(values[known:])
+        try:
+            added = [packb(state, codec.pack_within, OPTIONS) for state in states]
+        except (TypeError, ValueError, RecursionError):
+            return None
+        new = Sequence(old.kind, keys, old.heads + heads, b"".join((old.body, *added)))
+        return self._cut(new, old, Block(0, 0, known), lambda place: added[place - known], batch, 0)
+
+    def _made(
+        self, new: Sequence, old: Sequence | None, state: Callable[[int], bytes], batch: Batch, level: int
+    ) -> Sequence | None:
+        block = _NOTHING
+        if old is not None:
+            block = beginning(old, new, state)
+            if block.length == len(new.heads) == len(old.heads):
+                return old
+        return self._cut(new, old, block, state, batch, level)
+
+    def _cut(
+        self,
+        new: Sequence,
+        old: Sequence | None,
+        block: Block,
+        state: Callable[[int], bytes],
+        batch: Batch,
+        level: int,
+    ) -> Sequence | None:
+        """Give the items their references and cut them into runs; None where the bytes do not tell what they hold."""
+        fresh: Chunks = {}
+        blocks = self._add(new, old, block, state, fresh, batch, level)
+        if blocks is None:
+            return None
+        cut(new, old, blocks, fresh, batch, self.digester)
+        return new
+
+    def _one_by_one(
+        self,
+        old: Sequence | None,
+        kind: int,
+        values: list[Any],
+        keys: tuple[str, ...] | None,
+        path: str,
+        batch: Batch,
+        level: int,
+    ) -> Sequence:
+        """The sequence of items that are encoded each by itself: exact for all that the codec can say."""
+        contents = []
+        for place, value in enumerate(values):
+            try:
+                contents.append(self.codec.encode(value))
+            except NotSerializable as error:
+                raise error.under(f"{path}[{place if keys is None else keys[place]!r}]") from None
+        new = Sequence(kind, keys, [b""] * len(values), b"".join(contents))
+        new.is_exact = False
+        made = self._made(new, old, contents.__getitem__, batch, level)
+        assert made is not None
+        return made
+
+    def _add(
+        self,
+        new: Sequence,
+        old: Sequence | None,
+        block: Block,
+        state: Callable[[int], bytes],
+        fresh: Chunks,
+        batch: Batch,
+        level: int,
+    ) -> list[Block] | None:
+        """Give each item its end and its reference; `fresh` gets the chunks of new ones. Returns what `old` has, too.
+
+        None where there are bytes among the items, which pack like bytearrays.
+        """
+        pairs, ends, heads, body = new.pairs, new.ends, new.heads, new.body
+        count, place, at = len(heads), 0, 0
+        blocks = []
+        followers: dict[Pair, int] | None = None
+        if old is not None and block.length:
+            _take_over(new, old, block)
+            blocks.append(block)
+            place, at = block.length, ends[-1]
+        added = body[at:] if at else body
+        if (0xC4 in added or 0xC5 in added or 0xC6 in added) and new.is_exact and _has_bytes(added, count - place):
+            return None
+        while place < count:
+            packed = state(place) if place < count - 1 else body[at:]
+            if not body.startswith(packed, at):
+                return None  # it was changed meanwhile, or its type encodes to other bytes each time
+            at += len(packed)
+            ends.append(at)
+            head = heads[place]
+            pair = self._pair(ext_frame(OBJECT, head, packed) if head else packed, fresh, batch, level)
+            pairs.append(pair)
+            place += 1
+            if old is None or not old.bounds or place == count:
+                continue
+            # What ends like a run of before is likely to be followed by what followed that one.
+            if followers is None:
+                followers = {old.pairs[bound - 1]: bound for bound in old.bounds if _is_plain(old.pairs[bound - 1])}
+            was = followers.get(pair) if _is_plain(pair) else None
+            while was is not None and (length := continued(old, new, place, at, was)):
+                block = Block(place, was, length)
+                _take_over(new, old, block)
+                blocks.append(block)
+                place, was, at = place + length, was + length, ends[-1]
+        return blocks
+
+    def _pair(self, content: bytes, fresh: Chunks, batch: Batch, level: int) -> Pair:
+        """The reference to a new item; its chunk is kept apart, because a pack may come to hold it."""
+        if len(content) < INLINE_BYTES:
+            return b"", content
+        if len(content) > LARGE_ITEM_BYTES:
+            return self.content(content, batch, level)
+        digest = self.digester.item(content)
+        fresh[digest] = (b"", content)
+        return digest, None
 
 
-def _entries(tree: Tree, held: Chunks) -> tuple[list[str], list[Ref]]:
-    """The keys (of a dict) and the references of a tree whose nodes were just made."""
-    if tree.depth == 0:
-        return list(tree.keys or ()), list(tree.children)
-    level: list[Any] = list(tree.children)
-    for _ in range(tree.depth - 1):
-        level = [child for digest in level for child in unpack_node(*held[digest], tree.kind).refs]
-    nodes = [unpack_node(*held[digest], tree.kind) for digest in level]
-    return [key for node in nodes for key in node.keys or ()], [ref for node in nodes for ref in node.refs]
+def _take_over(new: Sequence, old: Sequence, block: Block) -> None:
+    """Give items that an older sequence has their ends and references."""
+    _, before, length = block
+    new.pairs += old.pairs[before : before + length]
+    offset = (new.ends[-1] if new.ends else 0) - (old.ends[before - 1] if before else 0)
+    own = old.ends[before : before + length]
+    new.ends += [end + offset for end in own] if offset else own
 
 
-def _starts(before: Sequence[Run]) -> dict[int, Run]:
-    found, position = {}, 0
-    for run in before:
-        found[position] = run
-        position += len(run.refs)
-    return found
+def _header(count: int) -> int:
+    """How many bytes msgpack puts before the items of a list."""
+    return 1 if count < 16 else 3 if count < 65536 else 5
 
 
-def _can_be_taken_apart(value: Any) -> bool:
-    """Whether a value is encoded item by item."""
-    return bool(value) if type(value) is list else type(value) is dict and bool(value) and _has_text_keys(value)
+def _is_plain(pair: Pair) -> bool:
+    return pair[1] is None or type(pair[1]) is bytes
+
+
+def is_same_value(one: Source, other: Source) -> bool:
+    """Whether two sources are of equal values."""
+    if isinstance(one, Sequence) and isinstance(other, Sequence):
+        return one.is_like(other)
+    return one == other
+
+
+def _has_bytes(packed: bytes, count: int) -> bool:
+    """Whether bytes stand among some packed items."""
+    return has_bytes(unpackb(array_header(count) + packed, ext_hook=Ext))
+
+
+def _check(made: Sequence, path: str, level: int) -> None:
+    """NotSerializable for what is too large to be read."""
+    size = len(made.body) + sum([len(key.encode(errors="surrogatepass")) + 5 for key in made.keys or ()])
+    check_size(len(made.heads), size, path)
+    check_repeats(made.names, repeated_bytes(made.bounds, made.ends), path)
+    if size > UNCOUNTED_BYTES and not level:
+        check_entries(map(made.content, range(len(made.heads))), len(made.keys or ()), path)
 
 
 def _has_text_keys(value: dict[Any, Any]) -> bool:
     """Whether all keys are plain text that msgpack can hold."""
-    if set(map(type, value)) != {str}:
+    if not _TEXT.issuperset(map(type, value)):
         return False
+    joined = "".join(value)
+    if joined.isascii():
+        return True
     try:
-        "".join(value).encode()
+        joined.encode()
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _inlined(kind: int, refs: tuple[Ref, ...], keys: tuple[str, ...] | None) -> Inline | None:
-    """A small list or dict as one inline item."""
-    if type(refs[0]) is bytes:
-        return None
-    contents = [ref.content for ref in refs if isinstance(ref, Inline)]
-    if len(contents) < len(refs):
-        return None
-    if kind == LIST:
-        joined = array_header(len(contents)) + b"".join(contents)
-    else:
-        assert keys is not None
-        import ormsgpack
-
-        parts = (part for key, item in zip(keys, contents, strict=True) for part in (ormsgpack.packb(key), item))
-        joined = map_header(len(contents)) + b"".join(parts)
-    return Inline(joined) if len(joined) < INLINE_BYTES else None

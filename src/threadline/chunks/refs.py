@@ -3,10 +3,12 @@
     bytes     a link: the digest of a chunk that holds the item
     Inline    the item itself, when it is small
     Pieces    the digests of chunks that hold consecutive pieces of one large item
-    Tree      a list or a dict taken apart: its references (depth 0), or the digests of nodes below
+    Tree      a list or a dict taken apart: the nodes of its closed runs, and the references of its open run
+    Root      a tree whose own description is too long for a row: the digest of the chunk that holds it
 
 Packed, digests are left out: they stand in the row's `links`, in the order in which the packed references
-need them. So walking and collecting read links and never decode anything.
+need them. So walking and collecting read links and never decode anything. A writer handles references only in this
+form, as a `Pair` of links and packed reference.
 """
 
 from __future__ import annotations
@@ -18,22 +20,28 @@ from typing import Any, TypeAlias
 import ormsgpack
 
 from ..errors import Corrupt
-from .digest import split_links
+from ..ports.checkpoints import DIGEST_BYTES, split_links
+from .pack import PACK, Pack, unpack_pack
 
 __all__ = [
     "Inline",
     "LIST",
     "MAP",
     "Node",
+    "PIECES",
+    "Pair",
     "Pieces",
     "Ref",
+    "Root",
     "Tree",
     "are_digests",
+    "inline_bytes",
     "links_of",
-    "pack_node",
-    "pack_refs",
+    "pairs_of",
     "unpack_node",
+    "unpack_ref",
     "unpack_refs",
+    "unpack_root",
 ]
 
 LIST, MAP, PIECES = 0, 1, 2
@@ -44,6 +52,8 @@ _DEEPEST_NESTED = 130
 _ONLY_LINKS = frozenset((bytes,))
 # What taking damaged references apart may raise; inside a generator, StopIteration arrives as RuntimeError.
 _MISFITS = (StopIteration, RuntimeError, TypeError, ValueError, LookupError, AttributeError)
+# The links of a reference side by side, and the reference without them.
+Pair = tuple[bytes, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +71,34 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
+class Root:
+    """A tree whose description is a chunk of its own."""
+
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Tree:
-    """A list (`keys` is None) or a dict: references at depth 0, digests of nodes above."""
+    """A list (`keys` is None) or a dict: nodes level by level from the highest, then the entries of the open run."""
 
     kind: int
-    depth: int
-    children: tuple[Any, ...]
+    levels: tuple[tuple[bytes, ...], ...]
+    refs: tuple[Any, ...]
     keys: tuple[str, ...] | None = None
 
+    @property
+    def depth(self) -> int:
+        """How many levels of nodes there are."""
+        return len(self.levels)
 
-Ref: TypeAlias = bytes | Inline | Pieces | Tree
+    def nodes(self) -> Iterator[tuple[bytes, int]]:
+        """The nodes that it names, in order, with their depth: 1 for leaves."""
+        for above, level in enumerate(self.levels):
+            for digest in level:
+                yield digest, len(self.levels) - above
+
+
+Ref: TypeAlias = bytes | Inline | Pieces | Tree | Root
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +109,11 @@ class Node:
     keys: tuple[str, ...] | None = None
     # Whether every reference is known to be a link.
     is_plain: bool = False
+    # A leaf that holds its items itself has no references, but a pack.
+    pack: Pack | None = None
 
-
-def pack_refs(refs: dict[str, Ref]) -> tuple[bytes, dict[str, Any]]:
-    """The links of some named references, and the references without them, ready for the codec."""
-    links: list[bytes] = []
-    packed = {name: _pack(ref, links) for name, ref in refs.items()}
-    return b"".join(links), packed
+    def __len__(self) -> int:
+        return len(self.refs) if self.pack is None else len(self.pack)
 
 
 def unpack_refs(links: bytes, packed: dict[str, Any]) -> dict[str, Ref]:
@@ -101,19 +127,41 @@ def unpack_refs(links: bytes, packed: dict[str, Any]) -> dict[str, Ref]:
         raise Corrupt("references do not fit their links") from error
 
 
-def pack_node(node: Node, *, is_leaf: bool) -> tuple[bytes, bytes]:
-    """The links and the content of a node's chunk."""
-    if not is_leaf or (node.keys is None and all(type(ref) is bytes for ref in node.refs)):
-        return b"".join(node.refs), ormsgpack.packb(len(node.refs))
-    links: list[bytes] = []
-    packed = [_pack(ref, links) for ref in node.refs]
-    if node.keys is not None:
-        packed = [part for pair in zip(node.keys, packed, strict=True) for part in pair]
-    return b"".join(links), ormsgpack.packb(packed)
+def unpack_ref(links: bytes, packed: Any) -> Ref:
+    """One reference of its links and its packed form."""
+    return unpack_refs(links, {"": packed})[""]
+
+
+def pairs_of(links: bytes, packed: dict[str, Any]) -> dict[str, Pair]:
+    """The named references of a row, as a writer handles them."""
+    pairs, start = {}, 0
+    try:
+        for name, ref in packed.items():
+            end = start + DIGEST_BYTES * _count(ref)
+            pairs[name] = links[start:end], ref
+            start = end
+    except _MISFITS as error:
+        raise Corrupt("references do not fit their links") from error
+    if start > len(links):
+        raise Corrupt("references do not fit their links")
+    return pairs
+
+
+def unpack_root(links: bytes, content: bytes) -> Tree:
+    """The tree that a root's chunk describes."""
+    try:
+        ref = unpack_ref(links, ormsgpack.unpackb(content))
+    except ValueError as error:
+        raise Corrupt("a root's references do not fit its links") from error
+    if not isinstance(ref, Tree):
+        raise Corrupt("a root describes no list and no dict")
+    return ref
 
 
 def unpack_node(links: bytes, content: bytes, kind: int) -> Node:
     """The node that a chunk holds."""
+    if content.startswith(PACK):
+        return _unpack_packed(content, kind)
     digests = split_links(links)
     try:
         packed = ormsgpack.unpackb(content)
@@ -140,33 +188,29 @@ def links_of(ref: Ref) -> Iterator[bytes]:
         yield ref
     elif isinstance(ref, Pieces):
         yield from ref.digests
+    elif isinstance(ref, Root):
+        yield ref.digest
     elif isinstance(ref, Tree):
-        for child in ref.children:
+        for level in ref.levels:
+            yield from level
+        for child in ref.refs:
             yield from links_of(child)
 
 
-def _pack(ref: Ref, links: list[bytes]) -> Any:
-    if type(ref) is bytes:
-        links.append(ref)
-        return None
+def inline_bytes(ref: Any) -> int:
+    """The bytes of a reference that stand where it stands, and in no chunk."""
     if isinstance(ref, Inline):
-        return ref.content
-    if isinstance(ref, Pieces):
-        links.extend(ref.digests)
-        return [PIECES, 0, len(ref.digests)]
-    assert isinstance(ref, Tree)
-    if ref.depth:
-        links.extend(ref.children)
-        return [ref.kind, ref.depth, len(ref.children)]
-    packed: list[Any]
-    if _ONLY_LINKS.issuperset(map(type, ref.children)):
-        links.extend(ref.children)
-        packed = [None] * len(ref.children)
-    else:
-        packed = [_pack(child, links) for child in ref.children]
-    if ref.keys is not None:
-        packed = [part for pair in zip(ref.keys, packed, strict=True) for part in pair]
-    return [ref.kind, 0, packed]
+        return len(ref.content)
+    if isinstance(ref, Tree):
+        return sum(map(inline_bytes, ref.refs)) + sum(map(len, ref.keys or ()))
+    return 0
+
+
+def _unpack_packed(content: bytes, kind: int) -> Node:
+    pack = unpack_pack(content)
+    if (pack.keys is not None) != (kind == MAP):
+        raise Corrupt("a pack holds items of another kind")
+    return Node((), pack.keys, pack=pack)
 
 
 def _keys(keys: list[Any]) -> tuple[str, ...]:
@@ -180,18 +224,33 @@ def _unpack(packed: Any, links: Iterator[bytes], level: int = 0) -> Ref:
         return next(links)
     if type(packed) is bytes:
         return Inline(packed)
+    if packed is True:
+        return Root(next(links))
     if type(packed) is not list or level > _DEEPEST_NESTED:
         raise ValueError("no reference is stored like this")
-    kind, depth, children = packed
-    if type(kind) is not int or type(depth) is not int or type(children) not in (int, list):
+    kind, counts, entries = packed
+    if type(kind) is not int or type(entries) not in (int, list):
         raise ValueError("no reference is stored like this")
-    if kind not in (LIST, MAP, PIECES) or not 0 <= depth <= _DEEPEST:
-        raise ValueError("no reference has this kind or depth")
     if kind == PIECES:
-        return Pieces(tuple(next(links) for _ in range(children)))
-    if depth:
-        return Tree(kind, depth, tuple(next(links) for _ in range(children)))
+        return Pieces(tuple(next(links) for _ in range(entries)))
+    if kind not in (LIST, MAP) or type(counts) is not list or len(counts) > _DEEPEST:
+        raise ValueError("no reference has this kind or depth")
+    levels = tuple([tuple([next(links) for _ in range(count)]) for count in counts])
     if kind == LIST:
-        return Tree(LIST, 0, tuple([_unpack(child, links, level + 1) for child in children]))
-    refs = tuple([_unpack(child, links, level + 1) for child in children[1::2]])
-    return Tree(MAP, 0, refs, _keys(children[::2]))
+        if type(entries) is int:
+            return Tree(LIST, levels, tuple([next(links) for _ in range(entries)]))
+        return Tree(LIST, levels, tuple([_unpack(child, links, level + 1) for child in entries]))
+    refs = tuple([_unpack(child, links, level + 1) for child in entries[1::2]])
+    return Tree(MAP, levels, refs, _keys(entries[::2]))
+
+
+def _count(packed: Any) -> int:
+    """How many links a packed reference takes."""
+    if packed is None or packed is True:
+        return 1
+    if type(packed) is bytes:
+        return 0
+    kind, counts, entries = packed
+    if type(entries) is int:
+        return entries if kind == PIECES else int(sum(counts)) + entries
+    return int(sum(counts)) + sum([_count(child) for child in (entries if kind == LIST else entries[1::2])])

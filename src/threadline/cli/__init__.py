@@ -9,6 +9,6 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0 for done, 1 for an error, 2 for a command that was typed wrong."""
-    from .commands import run
+    from .app import run
 
     return run(arguments)

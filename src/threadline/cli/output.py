@@ -12,10 +12,8 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
 from typing import Annotated, Any
 
 import typer
@@ -23,10 +21,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ..core.policy import Policy, seconds_of
-
 # Names in a store may be anybody's, and a terminal obeys what it is shown.
-from ..printable import printable as clean
+from ..base.printable import printable as clean
+from ..core.retention.policy import Policy
+from ..show.words import counted, iso_time, moment_of, readable_bytes, readable_time, without_password
 
 __all__ = [
     "AsJson",
@@ -36,6 +34,7 @@ __all__ = [
     "TrashSpan",
     "Url",
     "Yes",
+    "as_typed",
     "clean",
     "complain",
     "counted",
@@ -46,6 +45,7 @@ __all__ = [
     "print_facts",
     "print_json",
     "print_line",
+    "print_none",
     "print_rows",
     "print_wrapped_facts",
     "progress_bar",
@@ -101,11 +101,20 @@ def print_wrapped_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 
 def print_rows(rows: Sequence[Sequence[str]], styles: Sequence[str] = (), *, numbers: Sequence[int] = ()) -> None:
-    """Rows of columns beneath each other, `numbers` to the right; the last is cut where a terminal ends."""
+    """Rows of columns beneath each other, `numbers` to the right; the last is cut where a terminal ends.
+
+    Where all others do not fit, a long first cell has a line of its own, and the rest of its row is below it.
+    """
     cleaned = [[clean(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*cleaned, strict=True)]
+    columns = screen_width()
+    if columns is not None and sum(widths[:-1]) + 2 * len(widths[1:-1]) > columns:
+        widths[0] = min(widths[0], max(columns - sum(widths[1:-1]) - 2 * len(widths[1:-1]), _NARROWEST))
     for row in cleaned:
         parts = []
+        if cell_len(row[0]) > widths[0]:
+            print_line((row[0], styles[0] if styles else ""), is_cut=False)
+            row = ["", *row[1:]]
         for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
             padded = " " * (width - cell_len(cell)) + cell if place in numbers else _padded(cell, width)
             parts += [(padded, styles[place] if place < len(styles) else ""), ("  ", "")]
@@ -122,6 +131,12 @@ def print_line(*parts: tuple[str, str], is_cut: bool = True) -> None:
     console.print(line, soft_wrap=True)
 
 
+def print_none(sentence: str) -> None:
+    """That a list is empty, for people: in a pipe an empty list is no line."""
+    if screen_width() is not None:
+        print_line((sentence, "dim"))
+
+
 def print_json(value: Any) -> None:
     """A value for programs."""
     print(json.dumps(value, indent=2))
@@ -133,6 +148,8 @@ def screen_width() -> int | None:
     return console.width if console.is_terminal else None
 
 
+# The least that a first column has on a terminal.
+_NARROWEST = 12
 # What lines go to while they are shown page by page.
 _pager: Console | None = None
 
@@ -179,13 +196,16 @@ def complain(sentence: str) -> None:
 
 def one_line(error: BaseException) -> str:
     """An error without line breaks and without passwords; what it tells callers to do, as a command does it."""
-    return without_password(_as_typed(" ".join(str(error).split()))) or type(error).__name__
+    return without_password(as_typed(" ".join(str(error).split()))) or type(error).__name__
 
 
-def _as_typed(sentence: str) -> str:
-    """A sentence that names options as they are typed: --keep-last, where Python has keep_last."""
+def as_typed(sentence: str) -> str:
+    """A sentence that names options and commands as they are typed: --keep-last, where Python has keep_last."""
+    sentence = sentence.replace("exact=False", "--inexact")
     names = "|".join(one.name for one in dataclasses.fields(Policy))
     sentence = re.sub(rf"\b(?:{names})\b", lambda found: f"--{found[0].replace('_', '-')}", sentence)
+    if re.fullmatch(r"there is no thread (['\"]).*\1", sentence):
+        sentence += "; `threadline threads` lists those there are"
     return re.sub(r"call setup\(\) once(, or open it with setup='create')?", "`threadline setup` makes them", sentence)
 
 
@@ -201,48 +221,6 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def readable_bytes(count: float) -> str:
-    """A number of bytes as people say it: `6.4 MB`."""
-    if count < 1000:
-        return f"{count:,.0f} {'byte' if count == 1 else 'bytes'}"
-    units = ["KB", "MB", "GB", "TB"]
-    power = next((power for power in range(len(units)) if count < 1000 ** (power + 2)), len(units) - 1)
-    return f"{count / 1000 ** (power + 1):,.1f} {units[power]}"
-
-
-def counted(count: int, noun: str) -> str:
-    """A number of things: `1 checkpoint`, `2,000 checkpoints`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def readable_time(seconds: float) -> str:
-    """A moment, in UTC and to the second."""
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def moment_of(text: str | None, option: str) -> float | None:
-    """A time that was typed: a span that ends now, such as 7d, or a time such as 2026-01-31T12:00."""
-    if text is None:
-        return None
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        span = seconds_of(text, option)
-        assert span is not None
-        return time.time() - span
-
-
-def iso_time(seconds: float | None) -> str | None:
-    """A moment for programs, as ISO 8601 has it."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc).isoformat()
-
-
-def without_password(text: str) -> str:
-    """A text in which the passwords of URLs are stars, wherever a URL has them."""
-    text = re.sub(r"(\w://[^\s:/@]*:)[^\s@]+@", r"\1***@", text)
-    return re.sub(r"(?i)([?&](?:ssl)?password=)[^\s&]+", r"\1***", text)
 
 
 def _padded(text: str, width: int) -> str:

@@ -1,11 +1,11 @@
 """Python objects to bytes and back: the wire format, the types allowed, the seal."""
 
+from .allowed import AllowedTypes, TypeRules, register, register_module
 from .builtin import StoredException
+from .codec import Codec
 from .envelope import Envelope
-from .rules import AllowedTypes, TypeRules, register, register_module
 from .seal import CipherRing, KeyRing, Ring
 from .serializer import Serializer
-from .wire import Codec
 
 __all__ = [
     "AllowedTypes",

@@ -2,7 +2,7 @@
 
 A row of the table: the short name bytes carry, the exact type, how an instance becomes packable parts and
 how the parts become an instance again. Short names have no colon, so they never meet a class name. Types of
-modules that few programs need are in codec/rare.py.
+modules that few programs need are in codec/builtin_rare.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..errors import Corrupt
-from .states import a_dict, a_list, a_number, a_text, bytes_of, of_length
+from .limits import a_dict, a_list, a_number, a_text, bytes_of, of_length
 
 __all__ = [
     "BUILTINS",
@@ -228,7 +228,7 @@ BUILTINS: tuple[Builtin, ...] = (
     Builtin("exc", StoredException, reduce_exception, lambda s: StoredException(*map(a_text, of_length(s, 3)))),
 )
 
-# Names of the types in codec/rare.py, which is loaded when one of them is met.
+# Names of the types in codec/builtin_rare.py, which is loaded when one of them is met.
 RARE_NAMES = frozenset(
     (
         *("IPv4Address", "IPv4Interface", "IPv4Network", "IPv6Address", "IPv6Interface", "IPv6Network"),

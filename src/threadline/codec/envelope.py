@@ -3,7 +3,7 @@
 A row's `form` says what to take off: `form & 1` is zstd, `form >> 1` is the number of the sealing key,
 0 for none. A row that is not sealed ends with 8 bytes of BLAKE2b, personalised `row`, over what a seal
 would be bound to and the bytes before. Compression is tried from 2 KB up and kept where it saves a tenth:
-below that, decompressing costs more than decoding. What is longer than 16 MiB is not compressed: so a frame that
+below that, decompressing costs more than decoding. What is longer than 1 MiB is not compressed: so a frame that
 claims more is hostile, and a few bytes cannot become many.
 """
 
@@ -12,15 +12,16 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from ..base.hashing import blake2b
 from ..errors import Corrupt, InvalidRequest
-from .hashing import blake2b
 from .seal import Ring
 
 __all__ = ["Envelope"]
 
 _WORTH_COMPRESSING = 2_000
 _CHECK_BYTES = 8
-_LARGEST_COMPRESSED = 1 << 24
+_LARGEST_COMPRESSED = 1 << 20
+_ROW = blake2b(digest_size=_CHECK_BYTES, person=b"row")
 
 
 class Envelope:
@@ -49,6 +50,11 @@ class Envelope:
 
     def wrap_row(self, content: bytes, bound_to: bytes) -> tuple[int, bytes]:
         """The same for a row, which has no digest for its name: without a seal it carries a check of its own."""
+        if self.ring is None and len(content) < _WORTH_COMPRESSING:
+            hashed = _ROW.copy()
+            hashed.update(bound_to)
+            hashed.update(content)
+            return 0, content + hashed.digest()
         form, stored = self.wrap(content, bound_to)
         return form, stored if self.ring is not None else stored + _check(stored, bound_to)
 
@@ -56,8 +62,13 @@ class Envelope:
         """The content of a row; Corrupt when it was altered or moved."""
         if self.ring is None and not form >> 1:
             stored, check = stored[:-_CHECK_BYTES], stored[-_CHECK_BYTES:]
-            if check != _check(stored, bound_to):
+            hashed = _ROW.copy()
+            hashed.update(bound_to)
+            hashed.update(stored)
+            if check != hashed.digest():
                 raise Corrupt("its bytes were altered, cut short or moved")
+            if not form:
+                return stored
         return self.unwrap(form, stored, bound_to)
 
     def unwrap(self, form: int, content: bytes, bound_to: bytes, most: int | None = None) -> bytes:
@@ -103,4 +114,7 @@ class Envelope:
 
 
 def _check(stored: bytes, bound_to: bytes) -> bytes:
-    return blake2b(bound_to + stored, digest_size=_CHECK_BYTES, person=b"row").digest()
+    hashed = _ROW.copy()
+    hashed.update(bound_to)
+    hashed.update(stored)
+    return hashed.digest()

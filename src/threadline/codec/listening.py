@@ -9,7 +9,7 @@ from typing import Any
 from ormsgpack import OPT_NON_STR_KEYS, unpackb
 
 from ..errors import Corrupt, ThreadlineError
-from .wire import Codec
+from .codec import Codec
 
 __all__ = ["real_failure"]
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from ..errors import NotSerializable
 from .builtin import BUILTINS, RARE_MODULES, RARE_NAMES
-from .states import a_list, a_text, bytes_of, of_length
+from .data_classes import fields_excluded, private_defaults
+from .limits import a_list, a_text, bytes_of, of_length
 
 __all__ = [
     "BUILTIN_BUILDERS",
     "BUILTIN_PLANS",
     "Plan",
-    "each_once",
+    "leaving_out",
     "make_plan",
     "name_header",
     "pickled",
@@ -78,7 +79,7 @@ def rare_builder(name: str) -> Callable[[Any], Any] | None:
 
 @cache
 def _rare() -> tuple[dict[type, Plan], dict[str, Callable[[Any], Any]]]:
-    from .rare import RARE
+    from .builtin_rare import RARE
 
     return {row.type: make_plan(row.name, row.state) for row in RARE}, {row.name: row.build for row in RARE}
 
@@ -87,17 +88,30 @@ def upgraded(build: Callable[[Any], Any], upgrade: Callable[[Any, int], Any], st
     return lambda state: build(upgrade(state, stored))
 
 
-def each_once(pack: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Packs the members of an enum when they are first met; told apart by what they are, not by what they equal."""
-    held: dict[int, tuple[Any, Any]] = {}
+def leaving_out(cls: type, state: Callable[[Any], Any], can_be_stored: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """The states of a model without what cannot be stored, and comes back as its default.
 
-    def packed(member: Any) -> Any:
-        found = held.get(id(member))
-        if found is None:
-            found = held[id(member)] = member, pack(member)
-        return found[1]
+    That may be fields that it leaves out of its dumps, and private attributes that were never changed.
+    """
+    excluded, unchanged = fields_excluded(cls), private_defaults(cls)
+    if not excluded and not unchanged:
+        return state
 
-    return packed
+    def reduced(model: Any) -> Any:
+        found = state(model)
+        values = found if type(found) is dict else found[0]
+        lost = [name for name in excluded if name in values and not can_be_stored(values[name])]
+        kept = {name: value for name, value in values.items() if name not in lost} if lost else values
+        if type(found) is dict:
+            return kept
+        private = {
+            name: value
+            for name, value in found[2].items()
+            if name not in unchanged or value is not unchanged[name] or can_be_stored(value)
+        }
+        return [kept, found[1], private, *found[3:]]
+
+    return reduced
 
 
 def pickled(value: Any) -> bytes:

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from ..base.hashing import blake2b
 from ..errors import Corrupt, InvalidRequest, NotFound
-from .hashing import blake2b
 
 __all__ = ["Cipher", "CipherRing", "KeyRing", "Ring"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import NotAllowed
-from .rules import AllowedTypes, TypeRules, UnknownTypes, check_unknown
-from .wire import Codec
+from .allowed import AllowedTypes, TypeRules, UnknownTypes, check_unknown
+from .codec import Codec
 
 __all__ = ["Serializer", "load_typed"]
 
@@ -70,7 +70,7 @@ def load_typed(data: tuple[str, bytes], codec: Codec, unpack: Callable[[bytes], 
     if tag == "bytearray":
         return bytearray(content)
     if tag == "json":
-        from .legacy import load_json
+        from .langgraph_format import load_json
 
         return load_json(content, codec)
     if tag == "msgpack":

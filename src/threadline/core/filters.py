@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..base.checkpoint import metadata_value
 from ..errors import InvalidRequest
-from ..model import metadata_value
-from .documents import can_search, fits_column, searchable_value
+from .rows import can_search, fits_column, searchable_value
 
-__all__ = ["as_metadata", "check_filter", "database_hints", "matches"]
+__all__ = ["MISSING", "as_metadata", "check_filter", "database_hints", "look_up", "matches"]
 
 # Keys are bound, never pasted; this keeps queries readable and refuses what can only be an attack.
 _KEY = re.compile(r"[\w.\-:/@ ]{1,200}")
-_MISSING = object()
+MISSING = object()
 
 
 def check_filter(filter: Any) -> dict[str, Any]:
@@ -48,11 +48,11 @@ def as_metadata(filter: Mapping[str, Any]) -> dict[str, Any]:
 def matches(metadata: Mapping[str, Any], filter: Mapping[str, Any]) -> bool:
     """Whether the metadata is what the filter asks for."""
     for key, wanted in filter.items():
-        value = _look_up(metadata, key)
+        value = look_up(metadata, key)
         if _is_operators(wanted):
             if not all(_OPERATORS[name](value, operand) for name, operand in wanted.items()):
                 return False
-        elif (None if value is _MISSING else value) != wanted:
+        elif (None if value is MISSING else value) != wanted:
             return False
     return True
 
@@ -75,13 +75,14 @@ def database_hints(filter: Mapping[str, Any], indexed: tuple[str, ...] | None) -
     return tuple(hints)
 
 
-def _look_up(metadata: Mapping[str, Any], key: str) -> Any:
+def look_up(metadata: Mapping[str, Any], key: str) -> Any:
+    """What a filter's key finds: the value of that key, or else of that path into nested dicts; or MISSING."""
     if key in metadata:
         return metadata[key]
     found: Any = metadata
     for part in key.split("."):
         if not isinstance(found, Mapping) or part not in found:
-            return _MISSING
+            return MISSING
         found = found[part]
     return found
 
@@ -103,7 +104,7 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]
     """A comparison that is false, not an error, between values that do not compare."""
 
     def check(value: Any, operand: Any) -> bool:
-        if value is _MISSING:
+        if value is MISSING:
             return False
         try:
             return bool(compare(value, operand))
@@ -114,12 +115,12 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": lambda value, operand: (None if value is _MISSING else value) == operand,
-    "$ne": lambda value, operand: (None if value is _MISSING else value) != operand,
+    "$eq": lambda value, operand: (None if value is MISSING else value) == operand,
+    "$ne": lambda value, operand: (None if value is MISSING else value) != operand,
     "$gt": _compared(lambda value, operand: value > operand),
     "$gte": _compared(lambda value, operand: value >= operand),
     "$lt": _compared(lambda value, operand: value < operand),
     "$lte": _compared(lambda value, operand: value <= operand),
-    "$in": lambda value, operand: value is not _MISSING and any(value == one for one in operand),
-    "$exists": lambda value, operand: (value is not _MISSING) is bool(operand),
+    "$in": lambda value, operand: value is not MISSING and any(value == one for one in operand),
+    "$exists": lambda value, operand: (value is not MISSING) is bool(operand),
 }

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import count
 
-from ..backends.port import CheckpointRow, Stamp, Witness
-from ..chunks.cache import BoundedCache
-from ..chunks.recall import Mark
+from ..base.bounded_cache import BoundedCache
+from ..chunks.unchanged import Mark
+from ..ports.checkpoints import CheckpointRow, Stamp, Witness
 
 __all__ = ["Known", "KnownThreads", "witness_of"]
 
@@ -41,7 +41,7 @@ class Known:
 
 
 class KnownThreads:
-    """What is known of each thread, within a bound in bytes."""
+    """The known chunks of each thread, within a bound in bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._threads: BoundedCache[str, Known] = BoundedCache(limit_bytes)

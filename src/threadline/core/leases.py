@@ -10,16 +10,19 @@ import os
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from ..backends.lease_record import LeaseRecord
-from ..backends.port import Backend
-from ..backends.rules import TOKEN_BYTES
+from ..base.checkpoint import OfThread
 from ..errors import Corrupt
+from ..ports.checkpoints import Backend
+from ..ports.lease_record import LeaseRecord
+from ..ports.rules import TOKEN_BYTES
+from .attempts import ATTEMPTS, gave_up
+from .requests import plain_text
 
 __all__ = ["LockInfo", "end", "held", "locks", "release", "take", "told"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LockInfo:
+class LockInfo(OfThread):
     """A lease that somebody holds; times are seconds since 1970."""
 
     thread_id: str
@@ -28,11 +31,6 @@ class LockInfo:
     since: float | None
     # When it ends, unless it is renewed.
     ends: float
-
-    @property
-    def config(self) -> dict[str, dict[str, str]]:
-        """The config of the thread."""
-        return {"configurable": {"thread_id": self.thread_id}}
 
 
 async def take(
@@ -55,18 +53,19 @@ async def take(
 
 async def release(backend: Backend, thread_id: str, token: bytes) -> None:
     """Give a lease back; nothing happens when it was lost meanwhile."""
-    while True:
+    for _ in range(ATTEMPTS):
         current = await backend.get_lease(thread_id)
         if current is None or not current.startswith(token):
             return
         # A renewal may have come between; then the record is another one by now.
         if await backend.swap_lease(thread_id, current, None):
             return
+    raise gave_up(f"release of the lease on thread {thread_id!r}", "it was renewed during each of them")
 
 
 async def end(backend: Backend, thread_id: str, now: float) -> LockInfo | None:
     """End a lease, whoever holds it; says which it was, and None where nobody held one."""
-    while True:
+    for _ in range(ATTEMPTS):
         current = await backend.get_lease(thread_id)
         if current is None:
             return None
@@ -75,15 +74,17 @@ async def end(backend: Backend, thread_id: str, now: float) -> LockInfo | None:
                 return _running(thread_id, _parsed(thread_id, current), now)
             except Corrupt:
                 return LockInfo(thread_id=thread_id, holder="", since=None, ends=now)
+    raise gave_up(f"unlock of thread {thread_id!r}", "its holder renewed the lease during each of them")
 
 
 async def held(backend: Backend, thread_id: str, now: float) -> LockInfo | None:
-    """Who holds the lease of a thread now; None where nobody does."""
+    """The lease of a thread that is held now; None without one."""
     return _running(thread_id, _parsed(thread_id, await backend.get_lease(thread_id)), now)
 
 
 async def locks(backend: Backend, now: float, prefix: str = "") -> list[LockInfo]:
     """The leases that are held now, by thread. A record that is damaged is left out."""
+    prefix = plain_text(prefix, "prefix")
     found: list[LockInfo] = []
     for stored in await backend.leases():
         try:
@@ -97,7 +98,7 @@ async def locks(backend: Backend, now: float, prefix: str = "") -> list[LockInfo
 
 
 def told(info: LockInfo, now: float) -> str:
-    """Who holds a lease, since when and for how long still, in words."""
+    """The holder of a lease, since when and for how long still, in words."""
     since = ""
     if info.since is not None:
         since = f" since {datetime.fromtimestamp(info.since, timezone.utc):%Y-%m-%d %H:%M:%SZ}"

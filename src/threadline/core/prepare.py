@@ -8,71 +8,65 @@ was encoded here, never from live values.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import ormsgpack
 
-from ..backends.port import Witness, WriteRow
-from ..chunks.cutting import LONGEST_PIECE
-from ..chunks.encode import Chunks, Encoded, Encoder
-from ..chunks.recall import Run
-from ..chunks.refs import Ref, pack_refs
+from ..base.checkpoint import INTERRUPT, WRITES_IDX_MAP, get_checkpoint_metadata
+from ..base.namespaces import ROOT
+from ..chunks.encode import Batch, Encoder, Source
+from ..chunks.refs import Pair
+from ..chunks.unchanged import Sequence as EncodedSequence
 from ..errors import InvalidRequest
-from ..model import INTERRUPT, WRITES_IDX_MAP, get_checkpoint_metadata
-from ..namespaces import ROOT
-from .documents import DELTA_COUNTERS, Draft, Roots, draft
+from ..ports.checkpoints import Witness, WriteRow
+from .context import Descent, Tools
 from .known import Known
-from .requests import Place, check_checkpoint, check_metadata, check_new_versions, check_writes, place_of, text_id
-from .tools import Descent, Tools
+from .requests import Place, check_put, check_writes, place_of, text_id
+from .rows import DELTA_COUNTERS, Draft, Roots, draft
 
-__all__ = ["Prepared", "PreparedPut", "PreparedWrites", "pointing", "prepare_put", "prepare_writes"]
+__all__ = ["Prepared", "PreparedPut", "PreparedWrites", "prepare_put", "prepare_writes"]
 
 log = logging.getLogger("threadline")
 _LARGE_CHECKPOINT_BYTES = 10_000_000
 # Puts that begin a line of their own on purpose, and so are never fenced.
 _OWN_LINES = ("fork", "update")
+_new = tuple.__new__
 
 
-@dataclass(slots=True)
-class _Prepared:
-    """What a put and a put_writes have in common: chunks on their way into a thread's pool."""
+class _Prepared(ABC):
+    """The common part of a put and a put_writes: chunks on their way into a thread's pool."""
 
-    place: Place
-    # What was known of the thread when this was prepared, or learnt since; None of a thread that is not known.
-    known: Known | None
-    chunks: Chunks = field(default_factory=dict)
-    made: list[Run] = field(default_factory=list)
-    reused: list[Run] = field(default_factory=list)
-    noded: list[Run] = field(default_factory=list)
     # The checkpoint that this descends from, and whether it may begin a thread that is deleted.
     descent: Descent = (None, True)
-    # What encoded the chunks, and so named them.
-    encoder: Encoder = field(init=False)
     # When it was made, for what is brought over from elsewhere; None for now.
     made_at: float | None = None
 
-    def take(self, encoded: Encoded) -> Ref:
-        self.chunks.update(encoded.chunks)
-        self.made.extend(encoded.runs)
-        self.reused.extend(encoded.reused)
-        self.noded.extend(encoded.noded)
-        return encoded.ref
+    def __init__(self, place: Place, known: Known | None, encoder: Encoder) -> None:
+        self.place = place
+        # What was known of the thread when this was prepared, or learnt since; None of a thread that is not known.
+        self.known = known
+        # What encoded the chunks, and so named them.
+        self.encoder = encoder
+        self.batch = Batch(known.digests if known is not None else ())
 
     def moment(self, now: float) -> float:
         return now if self.made_at is None else self.made_at
 
+    @abstractmethod
+    def encode_again(self) -> None:
+        """Make all chunks anew, from what was encoded, under the names that the encoder gives."""
 
-@dataclass(slots=True)
+
 class PreparedPut(_Prepared):
     """A checkpoint, encoded; what it takes over from its parent is settled when the parent is at hand."""
 
-    checkpoint_id: str = ""
-    drafted: Draft | None = None
-    roots: Roots | None = None
+    checkpoint_id: str
+    drafted: Draft
+    versions: dict[str, Any]
     parent: Roots | None = None
-    parent_is_known: bool = False
+    parent_is_known = False
     # The parent's row, unless it is part of the same batch.
     parent_row: Witness | None = None
     # Channels whose values may be replayed from the parent, because this checkpoint need not hold them.
@@ -84,42 +78,72 @@ class PreparedPut(_Prepared):
     # The namespace's newest checkpoint as this writer knows it: another one by now is a conflict.
     head: tuple[str, str | None] | None = None
     # Values that were encoded only to be compared with those of the parent, whose roots are kept.
-    compared: dict[str, Ref] = field(default_factory=dict)
-    # Whether a value must be the parent's where its version is (core/same_versions.py).
-    checks_versions: bool = False
+    compared: dict[str, tuple[Pair, Source]]
+    # Whether a value must be the parent's where its version is (put.py).
+    checks_versions = False
     # Whether its parent asked something, as far as this process knows.
-    answers: bool = False
+    answers = False
     # Whether it is on a branch of its own, under fencing; so is what builds on it.
-    is_branching: bool = False
+    is_branching = False
+    # The bytes of all that was encoded.
+    size = 0
     _settled: Roots | None = None
+
+    def __init__(self, place: Place, known: Known | None, encoder: Encoder) -> None:
+        super().__init__(place, known, encoder)
+        # The roots of what was encoded, and what they can be made from again.
+        self.compared = {}
+        self.pairs: dict[str, Pair] = {}
+        self.sources: dict[str, Source] = {}
 
     def settled(self) -> Roots:
         """The roots of this checkpoint, those that come from the parent included."""
         if self._settled is None:
-            assert self.roots is not None
-            versions, refs = self.roots
-            if self.parent is not None:
-                there, since = self.parent.refs, self.parent.versions
-                kept = {
-                    name: there[name] for name in self.inherits if name in there and since.get(name) == versions[name]
-                }
-                refs = {**refs, **kept} if kept else refs
-            self._settled = Roots(versions, refs)
+            pairs = self.pairs
+            if self.parent is not None and self.inherits:
+                versions, since, there = self.versions, self.parent.versions, self.parent.pairs
+                pairs = pairs.copy()
+                for name in self.inherits:
+                    if name in there and since.get(name) == versions[name]:
+                        pairs[name] = there[name]
+            self._settled = Roots(self.versions, pairs)
         return self._settled
 
     def unsettle(self) -> None:
         """Forget the parent, which must be read anew."""
         self.parent, self.parent_is_known, self.parent_row, self._settled = None, False, None, None
 
+    def encode_again(self) -> None:
+        self.batch = Batch()
+        self._settled = None
+        for name, source in self.sources.items():
+            self.pairs[name], self.sources[name] = self.encoder.again(source, self.batch)
+        self.compared = {name: self.encoder.again(one[1], Batch()) for name, one in self.compared.items()}
 
-@dataclass(slots=True)
+    def source_before(self, name: str) -> Source | None:
+        """What a channel was encoded from by the nearest put before this one in the same batch; None without one."""
+        before = self.sibling
+        while before is not None and name not in before.sources:
+            before = before.sibling
+        return before.sources[name] if before is not None else None
+
+
 class PreparedWrites(_Prepared):
     """Pending writes of one task, encoded."""
 
-    writes: list[WriteRow] = field(default_factory=list)
-    refs: list[Ref] = field(default_factory=list)
     # Whether each must be the first of its key: one that is there already is a conflict.
-    are_first: bool = False
+    are_first = False
+
+    def __init__(self, place: Place, known: Known | None, encoder: Encoder) -> None:
+        super().__init__(place, known, encoder)
+        self.writes: list[WriteRow] = []
+        self.sources: list[Source] = []
+
+    def encode_again(self) -> None:
+        self.batch = Batch()
+        for place, source in enumerate(self.sources):
+            (links, packed), _ = self.encoder.again(source, self.batch)
+            self.writes[place] = self.writes[place]._replace(links=links, data=ormsgpack.packb(packed))
 
 
 def prepare_put(
@@ -137,32 +161,30 @@ def prepare_put(
     With `checks_versions` it is refused, when it is applied, if a value is not its parent's and the version is.
     """
     place = place_of(config)
-    check_checkpoint(checkpoint)
-    check_metadata(metadata, config)
-    check_new_versions(new_versions)
-    known = tools.known.of(place.thread_id)
-    put = PreparedPut(place, known, checkpoint_id=text_id(checkpoint["id"], "the checkpoint's id"))
-    if place.checkpoint_id == put.checkpoint_id:
-        raise InvalidRequest(f"checkpoint {put.checkpoint_id} cannot be its own parent: the config names it")
+    thread_id, namespace, parent_id = place
+    checkpoint_id = check_put(config, checkpoint, metadata, new_versions)
+    if parent_id == checkpoint_id:
+        raise InvalidRequest(f"checkpoint {checkpoint_id} cannot be its own parent: the config names it")
+    known = tools.known.of(thread_id)
+    put = PreparedPut(place, known, tools.encoder(known))
+    put.checkpoint_id = checkpoint_id
     put.drafted = draft(checkpoint, get_checkpoint_metadata(config, metadata), tools.codec)
-    _find_parent(tools, put, siblings or {})
-    versions = dict(checkpoint["channel_versions"])
-    values: Mapping[str, Any] = checkpoint.get("channel_values", {})
-    inherits = {name for name in versions if name not in new_versions} if place.checkpoint_id else set()
-    put.encoder = tools.encoder(known)
-    put.checks_versions = checks_versions and place.checkpoint_id is not None
-    refs = _encoded(tools, put, values, versions, inherits)
-    put.inherits = inherits
-    if tools.asked and place.namespace == ROOT:
-        put.answers = (place.thread_id, place.checkpoint_id) in tools.asked
+    put.versions = versions = dict(checkpoint["channel_versions"])
+    put.checks_versions = checks_versions and parent_id is not None
+    before = _find_parent(tools, put, siblings)
+    if parent_id is not None:
+        put.inherits = [name for name in versions if name not in new_versions]
+    _encode(put, checkpoint.get("channel_values") or {}, before)
+    if tools.asked and namespace == ROOT:
+        put.answers = (thread_id, parent_id) in tools.asked
     if tools.fencing:
         _fence(tools, put, metadata.get("source"))
-    put.roots = Roots(versions, refs)
     if DELTA_COUNTERS in metadata:
         put.deltas = _counted_deltas(metadata)
-    put.descent = (place.checkpoint_id or _root_above(place, metadata), place.checkpoint_id is None)
-    tools.expect(place.thread_id, put.checkpoint_id, put.descent)
-    _warn_of_size(tools, put)
+    put.descent = (parent_id or _root_above(place, metadata), parent_id is None)
+    tools.expect(thread_id, checkpoint_id, put.descent)
+    if put.size > _LARGE_CHECKPOINT_BYTES:
+        _warn_of_size(tools, put)
     return put
 
 
@@ -177,44 +199,42 @@ def prepare_writes(
 ) -> PreparedWrites:
     """Check and encode the writes of one task."""
     place = place_of(config)
+    thread_id, namespace, checkpoint_id = place
     checked = check_writes(writes, task_id, task_path)
-    if place.checkpoint_id is None:
+    if checkpoint_id is None:
         raise InvalidRequest("put_writes needs a config with a checkpoint_id: the one that put() returned")
-    prepared = PreparedWrites(place, tools.known.of(place.thread_id), are_first=are_first)
-    prepared.descent = tools.coming.get((place.thread_id, place.checkpoint_id)) or (place.checkpoint_id, True)
-    prepared.encoder = tools.encoder(prepared.known)
-    place_in_thread = place.namespace, place.checkpoint_id, text_id(task_id, "task_id")
+    known = tools.known.of(thread_id)
+    prepared = PreparedWrites(place, known, tools.encoder(known))
+    if are_first:
+        prepared.are_first = True
+    prepared.descent = tools.coming.get((thread_id, checkpoint_id)) or (checkpoint_id, True)
+    encode, batch, task_id = prepared.encoder.value, prepared.batch, text_id(task_id, "task_id")
     for position, (channel, value) in enumerate(checked):
-        ref = prepared.take(prepared.encoder.value(value, f"write {channel}"))
+        (links, packed), source = encode(value, f"write {channel}", batch)
         index = WRITES_IDX_MAP.get(channel, position)
-        if channel == INTERRUPT and place.namespace == ROOT:
-            tools.note_asked(place.thread_id, place.checkpoint_id)
-        links, data = _pointer(ref)
-        prepared.writes.append(WriteRow(*place_in_thread, index, task_path, channel, links, 0, data, index < 0))
-        prepared.refs.append(ref)
-    prepared.made, prepared.noded = [], []  # writes are not encoded again; nothing to recognise
+        if channel == INTERRUPT and namespace == ROOT:
+            tools.asked.note(thread_id, checkpoint_id, True)
+        prepared.sources.append(source)
+        data = ormsgpack.packb(packed)
+        row = (namespace, checkpoint_id, task_id, index, task_path, channel, links, 0, data, index < 0)
+        prepared.writes.append(_new(WriteRow, row))
     return prepared
 
 
-def _encoded(
-    tools: Tools, put: PreparedPut, values: Mapping[str, Any], versions: Mapping[str, Any], inherits: Collection[str]
-) -> dict[str, Ref]:
+def _encode(put: PreparedPut, values: Mapping[str, Any], before: Mapping[str, Source]) -> None:
     """Encode the values of a put, except those whose root is the parent's; where these are at most compared."""
-    refs: dict[str, Ref] = {}
-    place, parent = put.place, put.parent
-    mark = put.known.mark if put.known is not None else None
-    for name in values:
-        is_kept = name in inherits and parent is not None and parent.has(name, versions[name])
-        if is_kept and not put.checks_versions:
+    parent, versions, inherits = put.parent, put.versions, put.inherits
+    encode, batch, pairs, sources = put.encoder.value, put.batch, put.pairs, put.sources
+    size = 0
+    for name, value in values.items():
+        if parent is not None and name in inherits and parent.has(name, versions[name]):
+            if put.checks_versions:
+                put.compared[name] = encode(value, name, Batch(batch.known), before.get(name))
             continue
-        before = tools.recall.get(place.thread_id, place.namespace, name)
-        encoded = put.encoder.value(values[name], name, before, mark)
-        if is_kept:
-            put.compared[name] = encoded.ref
-        else:
-            tools.recall.keep(place.thread_id, place.namespace, name, encoded.runs)
-            refs[name] = put.take(encoded)
-    return refs
+        pairs[name], source = encode(value, name, batch, before.get(name))
+        sources[name] = source
+        size += len(source.body if isinstance(source, EncodedSequence) else source)
+    put.size = size
 
 
 def _counted_deltas(metadata: Mapping[str, Any]) -> Collection[str]:
@@ -229,31 +249,31 @@ def _root_above(place: Place, metadata: Mapping[str, Any]) -> str | None:
     return above if isinstance(above, str) else None
 
 
-def pointing(write: WriteRow, ref: Ref) -> WriteRow:
-    """A write of the value at a reference."""
-    links, data = _pointer(ref)
-    return write._replace(links=links, data=data)
-
-
-def _pointer(ref: Ref) -> tuple[bytes, bytes]:
-    links, packed = pack_refs({"": ref})
-    return links, ormsgpack.packb(packed[""])
-
-
-def _find_parent(tools: Tools, put: PreparedPut, siblings: Mapping[tuple[str, str, str], PreparedPut]) -> None:
-    """Take the parent's document from memory where it is good: a sibling's, or seen under this stamp."""
+def _find_parent(
+    tools: Tools, put: PreparedPut, siblings: Mapping[tuple[str, str, str], PreparedPut] | None
+) -> Mapping[str, Source]:
+    """Take the parent's roots from memory where they are good; returns what the last put encoded."""
     thread_id, namespace, parent = put.place
+    line = tools.line(thread_id, namespace, put.known)
     if parent is None:
         put.parent_is_known = True
-        return
-    put.sibling = siblings.get((thread_id, namespace, parent))
-    if put.sibling is not None:
-        if put.sibling.parent_is_known:
-            put.parent, put.parent_is_known = put.sibling.settled(), True
-        return
-    held = tools.parent(thread_id, namespace, parent, put.known.mark) if put.known is not None else None
-    if held is not None:
-        put.parent, put.parent_is_known, put.parent_row = held.roots, True, held.witness
+    elif siblings and (sibling := siblings.get((thread_id, namespace, parent))) is not None:
+        put.sibling = sibling
+        if sibling.parent_is_known:
+            put.parent, put.parent_is_known = sibling.settled(), True
+        # Their chunks are stored before those of this put, or neither are.
+        chain: list[PreparedPut] = []
+        before: PreparedPut | None = sibling
+        while before is not None:
+            chain.append(before)
+            before = before.sibling
+        sources: dict[str, Source] = dict(line.sources) if line is not None else {}
+        for one in reversed(chain):
+            sources.update(one.sources)
+        return sources
+    elif line is not None and line.witness.id == parent:
+        put.parent, put.parent_is_known, put.parent_row = line.roots, True, line.witness
+    return line.sources if line is not None else {}
 
 
 def _fence(tools: Tools, put: PreparedPut, source: Any) -> None:
@@ -267,16 +287,12 @@ def _fence(tools: Tools, put: PreparedPut, source: Any) -> None:
 
 
 def _warn_of_size(tools: Tools, put: PreparedPut) -> None:
-    if not put.reused and len(put.chunks) * LONGEST_PIECE <= _LARGE_CHECKPOINT_BYTES:
-        return
-    size = sum([len(content) for _, content in put.chunks.values()])
-    size += sum([run.cost_bytes for run in put.reused])
-    if size > _LARGE_CHECKPOINT_BYTES and put.place.thread_id not in tools.warned:
+    if put.place.thread_id not in tools.warned:
         tools.warned.add(put.place.thread_id)
         log.warning(
             "thread %r: a checkpoint of about %.0f MB; large states are slow to load, consider keeping files elsewhere",
             put.place.thread_id,
-            size / 1e6,
+            put.size / 1e6,
         )
 
 

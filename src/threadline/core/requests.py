@@ -1,4 +1,4 @@
-"""What callers hand in, checked and made plain; everything wrong is InvalidRequest, before anything is done."""
+"""Arguments of callers, checked and normalized. A wrong one raises InvalidRequest before anything is done."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..backends.hidden import is_hidden
+from ..base.checkpoint import KNOWN_FORMAT_VERSIONS
 from ..errors import InvalidRequest
-from ..model import KNOWN_FORMAT_VERSIONS
+from ..ports.rules import is_hidden
 
 __all__ = [
     "Place",
@@ -16,7 +16,9 @@ __all__ = [
     "check_checkpoint",
     "check_limit",
     "check_metadata",
+    "check_moment",
     "check_new_versions",
+    "check_put",
     "check_writes",
     "place_of",
     "plain_text",
@@ -29,9 +31,15 @@ __all__ = [
 # The types that nearly all have: looked at in one go, and one by one only where there are others.
 _TEXT, _DICT, _VERSIONS = frozenset((str,)), frozenset((dict,)), frozenset((int, float, str))
 
+_PAIRS, _TWO = frozenset((tuple,)), frozenset((2,))
+_new = tuple.__new__
+
+# Most are dicts, which are found first: asking an abstract class costs ten times as much.
+_MAPPING = (dict, Mapping)
+
 
 class Place(NamedTuple):
-    """What a config names: a thread, a namespace, and a checkpoint or the newest."""
+    """The place that a config names: a thread, a namespace, and a checkpoint or the newest."""
 
     thread_id: str
     namespace: str
@@ -40,6 +48,23 @@ class Place(NamedTuple):
 
 def place_of(config: Any) -> Place:
     """The place a config names."""
+    if type(config) is dict and type(named := config.get("configurable")) is dict:
+        # What nearly all configs are, in a few comparisons; everything else is looked at part by part.
+        thread_id, namespace, checkpoint_id = named.get("thread_id"), named.get("checkpoint_ns"), None
+        if "checkpoint_id" in named:
+            checkpoint_id = named["checkpoint_id"]
+        if namespace is None:
+            namespace = ""
+        if (
+            type(thread_id) is str
+            and type(namespace) is str
+            and (checkpoint_id is None or type(checkpoint_id) is str)
+            and thread_id
+            and thread_id.isascii()
+            and namespace.isascii()
+            and (not checkpoint_id or checkpoint_id.isascii())
+        ):
+            return _new(Place, (thread_id, namespace, checkpoint_id or None))
     configurable = _configurable(config)
     namespace = configurable.get("checkpoint_ns")
     namespace = "" if namespace is None else plain_text(namespace, "checkpoint_ns")
@@ -50,7 +75,7 @@ def before_of(before: Any) -> str | None:
     """The checkpoint id that a list stays below; None without one."""
     if before is None:
         return None
-    if not _is_mapping(before) or not _is_mapping(before.get("configurable", {})):
+    if not isinstance(before, _MAPPING) or not isinstance(before.get("configurable", {}), _MAPPING):
         raise InvalidRequest("before is a config: {'configurable': {'checkpoint_id': '…'}}")
     return _named_checkpoint(before.get("configurable", {}))
 
@@ -121,9 +146,60 @@ def check_limit(limit: Any) -> None:
         raise InvalidRequest(f"limit must be an integer or None, not {limit!r}")
 
 
+def check_moment(moment: Any, what: str) -> None:
+    """A moment that is None or seconds since 1970."""
+    if moment is not None and (isinstance(moment, bool) or not isinstance(moment, (int, float))):
+        raise InvalidRequest(f"{what} is seconds since 1970, not {type(moment).__name__}")
+
+
+def check_put(config: Mapping[str, Any], checkpoint: Any, metadata: Any, new_versions: Any) -> str:
+    """Check what a put is given; returns the checkpoint's id. The config was checked to name a place."""
+    are_dicts = type(metadata) is dict and type(new_versions) is dict
+    if not are_dicts or "metadata" in config or not _is_usual(checkpoint):
+        check_checkpoint(checkpoint)
+        check_metadata(metadata, config)
+        check_new_versions(new_versions)
+        return text_id(checkpoint["id"], "the checkpoint's id")
+    step = metadata.get("step")
+    if step is not None and (type(step) is not int or step < -2):
+        check_metadata(metadata, config)
+    checkpoint_id: str = checkpoint["id"]
+    return checkpoint_id
+
+
+def _is_usual(checkpoint: Any) -> bool:
+    """Whether a checkpoint is what nearly all are; another one may be sound as well."""
+    if type(checkpoint) is not dict:
+        return False
+    get = checkpoint.get
+    versions, values, seen, updated = (
+        get("channel_versions"),
+        get("channel_values"),
+        get("versions_seen"),
+        get("updated_channels"),
+    )
+    return (
+        type(get("id")) is str
+        and checkpoint["id"] != ""
+        and checkpoint["id"].isascii()
+        and type(get("ts")) is str
+        and type(versions) is dict
+        and type(values) is dict
+        and type(seen) is dict
+        and (updated is None or type(updated) is list)
+        and type(get("v")) is int
+        and checkpoint["v"] in KNOWN_FORMAT_VERSIONS
+        and _TEXT.issuperset(map(type, values))
+        and _TEXT.issuperset(map(type, versions))
+        and _VERSIONS.issuperset(map(type, versions.values()))
+        and _TEXT.issuperset(map(type, seen))
+        and _DICT.issuperset(map(type, seen.values()))
+    )
+
+
 def check_checkpoint(checkpoint: Any) -> None:
     """A checkpoint that has what every checkpoint has, in the right types."""
-    if not _is_mapping(checkpoint):
+    if not isinstance(checkpoint, _MAPPING):
         raise InvalidRequest(f"a checkpoint is a dict, not {type(checkpoint).__name__}")
     for key in ("id", "ts", "channel_versions"):
         if key not in checkpoint:
@@ -133,7 +209,7 @@ def check_checkpoint(checkpoint: Any) -> None:
     if not isinstance(checkpoint["ts"], str):
         raise InvalidRequest("the checkpoint's 'ts' must be text")
     for key in ("channel_versions", "channel_values", "versions_seen"):
-        if key in checkpoint and not _is_mapping(checkpoint[key]):
+        if key in checkpoint and not isinstance(checkpoint[key], _MAPPING):
             raise InvalidRequest(f"the checkpoint's {key!r} must be a dict")
     versions = checkpoint["channel_versions"]
     values, seen = checkpoint.get("channel_values", {}), checkpoint.get("versions_seen", {})
@@ -143,7 +219,7 @@ def check_checkpoint(checkpoint: Any) -> None:
                 raise InvalidRequest(f"a channel's name must be text, not {name!r}")
     if not _TEXT.issuperset(map(type, seen)) or not _DICT.issuperset(map(type, seen.values())):
         for node, by_channel in seen.items():
-            if not isinstance(node, str) or not _is_mapping(by_channel):
+            if not isinstance(node, str) or not isinstance(by_channel, _MAPPING):
                 raise InvalidRequest("the checkpoint's 'versions_seen' must be a dict of dicts, by node")
     updated = checkpoint.get("updated_channels")
     if updated is not None and (isinstance(updated, str) or not isinstance(updated, (list, tuple, set, frozenset))):
@@ -159,15 +235,15 @@ def check_checkpoint(checkpoint: Any) -> None:
 
 def check_new_versions(new_versions: Any) -> None:
     """The versions a put brings."""
-    if not _is_mapping(new_versions):
+    if not isinstance(new_versions, _MAPPING):
         raise InvalidRequest(f"new_versions is a dict of channel versions, not {type(new_versions).__name__}")
 
 
 def check_metadata(metadata: Any, config: Mapping[str, Any]) -> None:
     """Metadata that is a dict with a possible step, and so what the config adds to it."""
-    if config.get("metadata") is not None and not _is_mapping(config["metadata"]):
+    if config.get("metadata") is not None and not isinstance(config["metadata"], _MAPPING):
         raise InvalidRequest(f"the config's metadata is a dict, not {type(config['metadata']).__name__}")
-    if not _is_mapping(metadata):
+    if not isinstance(metadata, _MAPPING):
         raise InvalidRequest(f"metadata is a dict, not {type(metadata).__name__}")
     step = metadata.get("step")
     # Steps begin at -1; LangGraph puts -2 for what it saves before the first one (durability="exit").
@@ -177,6 +253,19 @@ def check_metadata(metadata: Any, config: Mapping[str, Any]) -> None:
 
 def check_writes(writes: Any, task_id: Any, task_path: Any) -> list[tuple[str, Any]]:
     """Writes as a list of channel and value, with the ids that belong to them."""
+    if (
+        type(writes) is list
+        and type(task_id) is str
+        and type(task_path) is str
+        and task_id
+        and task_id.isascii()
+        and task_path.isascii()
+        and _PAIRS.issuperset(map(type, writes))
+        and _TWO.issuperset(map(len, writes))
+        and _TEXT.issuperset([type(write[0]) for write in writes])
+        and "".join([write[0] for write in writes]).isascii()
+    ):
+        return writes.copy()
     text_id(task_id, "task_id")
     plain_text(task_path, "task_path")
     if isinstance(writes, (str, bytes, Mapping)) or not isinstance(writes, Iterable):
@@ -189,13 +278,8 @@ def check_writes(writes: Any, task_id: Any, task_path: Any) -> list[tuple[str, A
     return checked
 
 
-def _is_mapping(value: Any) -> bool:
-    # Most are dicts, and asking an abstract class costs ten times as much.
-    return isinstance(value, dict) or isinstance(value, Mapping)  # noqa: SIM101
-
-
 def _configurable(config: Any) -> Mapping[str, Any]:
-    if not _is_mapping(config) or not _is_mapping(config.get("configurable")):
+    if not isinstance(config, _MAPPING) or not isinstance(config.get("configurable"), _MAPPING):
         raise InvalidRequest("a config is a dict with a dict 'configurable' that names the thread_id")
     configurable: Mapping[str, Any] = config["configurable"]
     return configurable

@@ -1,4 +1,4 @@
-"""A checkpoint made of a few values: ids, versions and what is taken over are seen to here.
+"""`thread.put`: a checkpoint made of a few values. Ids, versions and inherited channels are decided here.
 
 The values given replace those of the checkpoint that the new one follows, and all others are inherited. A channel whose
 value is another one gets a version above every version there is; one that is given the value it had keeps its version.
@@ -11,41 +11,37 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from ..backends.port import Backend, CheckpointKey, Found
-from ..errors import Conflict, InvalidRequest, Unavailable
-from ..ids import id_after
-from ..model import empty_checkpoint
-from ..versions import next_version, sort_key
-from .checkpoints import put_all
-from .documents import DELTA_COUNTERS, Document, Roots, read_document, read_metadata
-from .known import witness_of
-from .pages import learn_keys_of
-from .places import At, find
+from ..base.checkpoint import config_of, empty_checkpoint
+from ..base.ids import id_after
+from ..base.versions import next_version, sort_key
+from ..errors import Conflict, InvalidRequest
+from ..ports.checkpoints import CheckpointKey
+from .attempts import ATTEMPTS, gave_up
+from .context import Context, Tools
+from .history.revisions import At, find
+from .history.state import Point
 from .prepare import PreparedPut, prepare_put
+from .put import put_all
 from .requests import Place, plain_text
-from .timeline import config_of
-from .tools import Tools
+from .rows import DELTA_COUNTERS, Document, Roots
 
-__all__ = ["Update", "check_update", "put_update"]
-
-# How often an update follows a thread that others go on with all the time.
-_TRIES = 32
+__all__ = ["put_update"]
 
 # What describes every checkpoint, and is not for callers to say otherwise.
 _OWN_KEYS = ("source", "step", DELTA_COUNTERS)
 _PASSED_ON = ("parents", DELTA_COUNTERS)
 
 
-class Update(NamedTuple):
-    """What a caller wants put, checked."""
+class _Update(NamedTuple):
+    """The arguments of `thread.put`, checked."""
 
     values: dict[str, Any]
     step: int | None
     metadata: dict[str, Any]
 
 
-def check_update(values: Any, step: Any, metadata: Any) -> Update:
-    """What a caller hands in; InvalidRequest says what is wrong with it."""
+def _checked(values: Any, step: Any, metadata: Any) -> _Update:
+    """Check the arguments of a caller."""
     if not isinstance(values, Mapping):
         raise InvalidRequest(f"put takes a dict of channels and their values, not {type(values).__name__}")
     for name in values:
@@ -57,35 +53,43 @@ def check_update(values: Any, step: Any, metadata: Any) -> Update:
     own = next((key for key in _OWN_KEYS if key in (metadata or ())), None)
     if own is not None:
         raise InvalidRequest(f"metadata[{own!r}] is set by put itself; a step is given as step=")
-    return Update(dict(values), step, dict(metadata or {}))
+    return _Update(dict(values), step, dict(metadata or {}))
 
 
 async def put_update(
-    backend: Backend, tools: Tools, thread_id: str, update: Update, at: At, namespace: str
-) -> CheckpointKey:
+    store: Context,
+    thread_id: str,
+    values: Any,
+    at: At,
+    namespace: str,
+    *,
+    step: Any = None,
+    metadata: Any = None,
+) -> Point:
     """Put an update on the checkpoint at a place, or on the newest of the thread, which need not exist yet.
 
     Where another put has made the newest one meanwhile, it goes on from that. Durable when this returns.
     """
-    plain_text(namespace, "namespace")
+    namespace = plain_text(namespace, "namespace")
+    update = _checked(values, step, metadata)
     seen: str | None = ""
-    for _ in range(_TRIES):
-        base = await _base_of(backend, tools, thread_id, at, namespace)
+    for _ in range(ATTEMPTS):
+        base = await _base_of(store, thread_id, at, namespace)
         now = time.time()
-        put = _prepared(tools, base, update, now)
+        put = _prepared(store.tools, base, update, now)
         try:
-            await put_all(backend, tools, [put], now)
+            await put_all(store, [put], now)
         except Conflict:
             if base.is_named or base.place.checkpoint_id == seen:
                 raise  # not because of another put
             seen = base.place.checkpoint_id
         else:
-            return CheckpointKey(put.place.namespace, put.checkpoint_id)
-    raise Unavailable(f"thread {thread_id!r} was put to again and again by others while this was put; try again")
+            return Point(thread_id, CheckpointKey(put.place.namespace, put.checkpoint_id))
+    raise gave_up(f"put to thread {thread_id!r}", "another put made the newest checkpoint during each of them")
 
 
 class _Base(NamedTuple):
-    """What an update builds on."""
+    """The checkpoint that an update builds on."""
 
     place: Place
     # Above this is every id of the namespace.
@@ -96,25 +100,23 @@ class _Base(NamedTuple):
     is_named: bool
 
 
-async def _base_of(backend: Backend, tools: Tools, thread_id: str, at: At, namespace: str) -> _Base:
+async def _base_of(store: Context, thread_id: str, at: At, namespace: str) -> _Base:
     """The checkpoint at a place, or the newest of a thread, which need not exist yet."""
-    await tools.open(backend)
-    target = await find(backend, thread_id, at, namespace) if at is not None else None
+    target = await find(store, thread_id, at, namespace) if at is not None else None
     if target is not None:
         namespace = target.row.namespace
-    newest = await backend.find(thread_id, namespace, None, with_writes=False)
+    newest = await store.find(thread_id, namespace, None, with_writes=False)
     parent = target or newest
     if parent is None:
         return _Base(Place(thread_id, namespace, None), None, None, {}, False)
-    await learn_keys_of(backend, tools, [parent])
-    document = read_document(parent, tools.codec, tools.envelope)
-    metadata = read_metadata(parent, tools.lenient.codec, tools.envelope)
-    _remember(tools, parent, document.roots)
+    document = store.tools.document(parent)
+    metadata = store.tools.lenient.metadata(parent)
+    store.tools.remember(parent, (), document.roots)
     above = newest.row.id if newest is not None else parent.row.id
     return _Base(Place(thread_id, namespace, parent.row.id), above, document, metadata, target is not None)
 
 
-def _prepared(tools: Tools, base: _Base, update: Update, now: float) -> PreparedPut:
+def _prepared(tools: Tools, base: _Base, update: _Update, now: float) -> PreparedPut:
     """Encode an update; what it is given unchanged keeps its version."""
     thread_id, namespace, parent = base.place
     document = base.document
@@ -137,10 +139,7 @@ def _prepared(tools: Tools, base: _Base, update: Update, now: float) -> Prepared
         "source": "update",
         "step": _next_step(base.metadata.get("step")) if update.step is None else update.step,
     }
-    config: dict[str, Any] = {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
-    if parent is not None:
-        config = config_of(thread_id, CheckpointKey(namespace, parent))
-    put = prepare_put(tools, config, made, described, new_versions)
+    put = prepare_put(tools, config_of(thread_id, namespace, parent), made, described, new_versions)
     if document is not None:
         _keep_versions(put, document.roots, update.values)
     if not base.is_named:
@@ -149,21 +148,10 @@ def _prepared(tools: Tools, base: _Base, update: Update, now: float) -> Prepared
 
 
 def _keep_versions(put: PreparedPut, parent: Roots, given: Mapping[str, Any]) -> None:
-    assert put.roots is not None
-    versions, refs = put.roots
     for name in given:
-        if name in parent.versions and refs[name] == parent.refs.get(name):
-            versions[name] = parent.versions[name]
+        if name in parent.versions and put.pairs[name] == parent.pairs.get(name):
+            put.versions[name] = parent.versions[name]
 
 
 def _next_step(step: Any) -> int:
     return step + 1 if type(step) is int else 0
-
-
-def _remember(tools: Tools, found: Found, roots: Roots) -> None:
-    """Keep the parent for the put that follows, which then need not read it again."""
-    if not tools.knows(found):
-        witness, stamp = witness_of(found.row), (found.pool, found.epoch)
-        known = tools.known.learn(found.thread_id, stamp, (), witness)
-        if known.stamp == stamp:
-            tools.keep_parent(found.thread_id, witness, known.mark, roots)

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
-from .. import connecting
-from ..backends.engine import Engine
 from ..codec.serializer import Serializer
-from ..connecting import make_engine, split_options
-from ..core.tools import Tools
+from ..connect import make_engine, split_options
+from ..connect import make_tools as make_plain_tools
+from ..core.context import Tools
 from ..errors import InvalidRequest
+from ..ports.engine import Engine
 from ..saver import Saver
 
 __all__ = ["Checkpointer", "make_tools"]
@@ -25,7 +25,7 @@ def make_tools(engine: Engine, **options: Any) -> Tools:
     """Codec, keys and caches; what cannot be rebuilt comes back as plain data, as from LangGraph's savers."""
     if not isinstance(options.get("serde"), Serializer):
         options.setdefault("unknown_types", "plain")
-    return connecting.make_tools(engine, **options)
+    return make_plain_tools(engine, **options)
 
 
 class Checkpointer(Saver, BaseCheckpointSaver[Any]):

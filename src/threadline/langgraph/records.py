@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..backends.port import Backend, CheckpointKey
-from ..core.reading import Read, complete, to_tuple, value_of
+from ..core.context import Context
+from ..core.get import Read, complete, to_tuple, value_of
+from ..core.paging import thread_rows
+from ..ports.checkpoints import Backend, CheckpointKey
 
 if TYPE_CHECKING:
     from .dropin import InMemorySaver
@@ -93,7 +95,7 @@ def blobs_of(saver: InMemorySaver) -> Records:
         shown: dict[tuple[str, str, str, Any], tuple[str, bytes]] = {}
         for read in _everything(saver):
             thread_id, namespace, _ = _place(read)
-            versions, refs = read.document.roots
+            versions, refs = read.document.roots.versions, read.document.roots.refs
             for channel, version in versions.items():
                 shown[thread_id, namespace, channel, version] = (
                     saver.serde.dumps_typed(value_of(saver._tools, read, refs[channel], f"channel {channel!r}"))
@@ -114,16 +116,12 @@ def _everything(saver: InMemorySaver) -> list[Read]:
     """All checkpoints of all threads, each with its writes; oldest first in each namespace."""
     names = [info.thread_id for info in saver.threads()]
 
-    async def read(backend: Backend) -> list[Read]:
-        reads: list[Read] = []
-        for name in names:
-            after: CheckpointKey | None = None
-            while page := await backend.walk(name, after, _PAGE, with_writes=True):
-                reads += await complete(backend, saver._tools, page)
-                after = CheckpointKey(page[-1].row.namespace, page[-1].row.id)
-        return reads
+    async def read(store: Context) -> list[Read]:
+        # By namespace, oldest first; `complete` reads the chunks of a page at once.
+        rows = [found for name in names for found in reversed(await thread_rows(store, name, with_writes=True))]
+        return [read for at in range(0, len(rows), _PAGE) for read in await complete(store, rows[at : at + _PAGE])]
 
-    return saver._engine.run(read)
+    return saver._run(read)
 
 
 def _delete_threads(saver: InMemorySaver) -> None:

@@ -1,7 +1,8 @@
 """LangChain's and LangGraph's own types, made known to the codec.
 
-Importing this module imports theirs, so that what a graph stored can be rebuilt in any process that uses
-the adapter; data classes among them need no more than that.
+What a graph stored can be rebuilt in any process that uses the adapter. Modules that LangGraph's savers import are
+imported here. The others are imported when one of their classes is met: `langgraph.types` takes longer than all of
+Threadline.
 """
 
 from __future__ import annotations
@@ -9,26 +10,36 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-import langchain_core.documents.base
 import langchain_core.messages  # noqa: F401
 from langgraph.checkpoint.serde import types as _serde_types  # noqa: F401
 from langgraph.store.base import Item
 
-from ..codec.rules import register
-from ..codec.states import of_length, text_dict
+from ..codec.allowed import register, register_later
+from ..codec.limits import of_length, text_dict
 from ..errors import Corrupt
 
 __all__ = ["register_langgraph_types"]
 
 
 def register_langgraph_types() -> None:
-    """Register the classes of LangGraph that are no data classes. `langgraph` itself may be absent."""
+    """Register the classes of LangGraph that are no data classes."""
     register(Item, name="langgraph.Item", encode=_item_state, decode=_item)
+    register_later(["langgraph.Send", "langgraph.types"], _register_send)
+    # A model or a data class needs no more than that its module is imported.
+    register_later(["langchain_core.documents.base"], _import_documents)
+
+
+def _register_send() -> None:
+    """`langgraph` itself may be absent."""
     try:
         from langgraph.types import Send
     except ImportError:
         return
     register(Send, name="langgraph.Send", encode=_send_state, decode=_send)
+
+
+def _import_documents() -> None:
+    import langchain_core.documents.base  # noqa: F401
 
 
 def _send_state(send: Any) -> list[Any]:

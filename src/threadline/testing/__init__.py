@@ -13,9 +13,28 @@
 
 Each promise is one body for both halves of a saver. It uses threads of its own and needs nobody else to use
 the store while it runs. Without pytest, `run_contract(store)` gives what is broken.
+
+`crashes(graph, input)` is for authors of agents: it kills a graph, ours or LangGraph's, around each of its storage
+operations, resumes it, and tells whether it came to the same end.
 """
 
 from .contract import CONTRACT, Broken, promises_for, run_contract
+from .crashes import Crash, CrashReport, CrashRun, CrashSaver, crash_after, crashes
 from .half import Half, Promise, Store, run_promise
 
-__all__ = ["Broken", "CONTRACT", "Half", "Promise", "Store", "promises_for", "run_contract", "run_promise"]
+__all__ = [
+    "Broken",
+    "CONTRACT",
+    "Crash",
+    "CrashReport",
+    "CrashRun",
+    "CrashSaver",
+    "Half",
+    "Promise",
+    "Store",
+    "crash_after",
+    "crashes",
+    "promises_for",
+    "run_contract",
+    "run_promise",
+]

@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..core.survey import ThreadInfo, Waiting
-from ..drive import run_now
+from ..base.drive import run_now
+from ..core.threads import ThreadInfo, Waiting
 from ..saver import Saver
 from ..thread import Thread
 

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from ..ids import new_id
-from ..model import Config
+from ..base.checkpoint import Config
+from ..base.ids import new_id
 from .half import Half
 
 __all__ = ["checkpoint", "everything", "id_of", "ids_of", "place", "put", "stored", "values_at"]

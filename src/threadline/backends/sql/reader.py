@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ..hidden import HIDDEN
-from ..port import (
+from ...ports.checkpoints import (
     Asking,
     CheckpointKey,
     CheckpointKeys,
@@ -21,23 +20,21 @@ from ..port import (
     Weights,
     WriteRow,
 )
-from ..rules import lease_key, write_order
+from ...ports.rules import HIDDEN, lease_key, write_order
 from .search import page_statement
 from .statements import CONDITIONS, Statements
 
-__all__ = ["DOUBT_SHIFT", "Database", "SqlReader", "Transaction", "found_row", "ordered_writes"]
+__all__ = ["Database", "SqlReader", "Transaction", "Work", "found_row", "ordered_writes"]
 
 T = TypeVar("T")
-# How often this process lost sight of its server stands above the epoch of every stamp it knows: a server that
-# comes back may lack what it acknowledged, so what was known before passes as it does after a collection.
-DOUBT_SHIFT = 48
+Work = Callable[["Transaction"], Coroutine[Any, Any, T]]
 
 
 class Transaction(Protocol):
     """One transaction of a driver."""
 
-    # What is added to an epoch that is read here: how often the server had been lost when its connection was made.
-    doubted: int
+    # The generation of its connection, shifted by GENERATION_SHIFT: what is added to every epoch that is read here.
+    epoch_base: int
 
     async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query."""
@@ -58,10 +55,13 @@ class Transaction(Protocol):
 class Database(Protocol):
     """Runs work in transactions."""
 
-    async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+    async def read(self, work: Work[T]) -> T:
         """The result of work that only reads, on one consistent state."""
 
-    async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+    async def read_once(self, work: Work[T]) -> T:
+        """The result of work each of whose queries is consistent by itself: a server needs no transaction for it."""
+
+    async def write(self, work: Work[T]) -> T:
         """The result of work that writes; durable when this returns. Work that raises changes nothing."""
 
     async def size_bytes(self) -> int:
@@ -75,6 +75,9 @@ class Database(Protocol):
 
     async def compact(self) -> None:
         """Give unused space back."""
+
+
+_new = tuple.__new__
 
 
 class SqlReader:
@@ -105,13 +108,13 @@ class SqlReader:
                 rows = await tx.rows(self.sql.find, (thread_id, namespace, checkpoint_id))
             if not rows:
                 return None
-            found = found_row(rows[0], tx.doubted)
+            found = found_row(rows[0], tx.epoch_base)
             if with_writes:
                 place = (found.pool, rows[0][-1], namespace, found.row.id)
                 return found._replace(writes=ordered_writes(await tx.rows(self.sql.writes, place)))
             return found
 
-        return await self.database.read(work)
+        return await (self.database.read(work) if with_writes else self.database.read_once(work))
 
     async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
         async def work(tx: Transaction) -> list[Found]:
@@ -119,10 +122,11 @@ class SqlReader:
             for part in self._batches(thread_ids):
                 condition, bound = self.sql.dialect.among("t.thread_id", part)
                 statement = self.sql.dialect.text(self.sql.heads.replace(CONDITIONS, condition))
-                found += [found_row(row, tx.doubted) for row in await tx.rows(statement, (*bound, namespace))]
+                values = (*bound, *[namespace] * self.sql.namespaces_of_heads)
+                found += [found_row(row, tx.epoch_base) for row in await tx.rows(statement, values)]
             return found
 
-        return await self._read_once(work)
+        return await self.database.read_once(work)
 
     async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
         async def work(tx: Transaction) -> list[Asking]:
@@ -132,7 +136,8 @@ class SqlReader:
                 for *write, serial in await tx.rows(*self.sql.newest_writes_of(part)):
                     writes[serial].append(write)
             return [
-                Asking(row._replace(epoch=row.epoch + tx.doubted), ordered_writes(writes[row.serial])) for row in rows
+                Asking(row._replace(epoch=row.epoch + tx.epoch_base), ordered_writes(writes[row.serial]))
+                for row in rows
             ]
 
         return await self.database.read(work)
@@ -141,12 +146,12 @@ class SqlReader:
         async def work(tx: Transaction) -> list[Found]:
             statement, values = page_statement(self.sql, query)
             rows = await tx.rows(statement, values)
-            found = [found_row(row, tx.doubted) for row in rows]
+            found = [found_row(row, tx.epoch_base) for row in rows]
             if query.with_writes:
                 await self._add_writes(rows, found, tx)
             return found
 
-        return await self.database.read(work)
+        return await (self.database.read(work) if query.with_writes else self.database.read_once(work))
 
     async def walk(
         self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
@@ -159,7 +164,7 @@ class SqlReader:
                 statement = self.sql.walk if after is None else self.sql.walk_over
                 bound = (thread_id,) if after is None else (thread_id, after.namespace)
                 rows += await tx.rows(statement, (*bound, limit - len(rows)))
-            found = [found_row(row, tx.doubted) for row in rows]
+            found = [found_row(row, tx.epoch_base) for row in rows]
             if with_writes:
                 await self._add_writes(rows, found, tx)
             return found
@@ -189,7 +194,7 @@ class SqlReader:
             place = (thread.pool, thread.serial, namespace)
             rows = await tx.rows(self.sql.chain, (*place, checkpoint_id, *place, limit - 1, *place))
             head = (thread_id, thread.pool, thread.epoch)
-            found = [found_row((*head, *row), tx.doubted) for row in rows]
+            found = [found_row((*head, *row), tx.epoch_base) for row in rows]
             await self._add_writes([(*head, *row, thread.serial) for row in rows], found, tx)
             return found
 
@@ -202,7 +207,7 @@ class SqlReader:
                 return []
             head, place = (thread_id, thread.pool, thread.epoch), (thread.pool, thread.serial)
             return [
-                found_row((*head, *row), tx.doubted)
+                found_row((*head, *row), tx.epoch_base)
                 for namespace, part in self._parts(keys)
                 for row in await tx.rows(*self.sql.children((*place, namespace), part))
             ]
@@ -226,13 +231,10 @@ class SqlReader:
                 found += await tx.rows(*self.sql.chunks_in("digest, links, form, data", pool, part))
             return found
 
-        return await self._read_once(work)
-
-    async def missing(self, pool: int, digests: Sequence[bytes]) -> set[bytes]:
-        return set(digests) - (await self.links(pool, digests)).keys()
+        return await self.database.read_once(work)
 
     async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        return await self._read_once(lambda tx: self._links(pool, digests, tx=tx))
+        return await self.database.read_once(lambda tx: self._links(pool, digests, tx=tx))
 
     async def _links(self, pool: int, digests: Sequence[bytes], *, tx: Transaction) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
@@ -248,22 +250,19 @@ class SqlReader:
         return [links for (links,) in rows if links]
 
     async def pools(self, after: int, limit: int) -> list[int]:
-        rows = await self._read_once(lambda tx: tx.rows(self.sql.pools, (after, limit)))
+        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.pools, (after, limit)))
         return [pool for (pool,) in rows]
 
-    async def has_chunks(self, pool: int, more_than: int = 0) -> bool:
-        return bool(await self._read_once(lambda tx: tx.rows(self.sql.nth_chunk, (pool, more_than))))
-
     async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
-        rows = await self._read_once(lambda tx: tx.rows(self.sql.digests, (pool, after, limit)))
+        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.digests, (pool, after, limit)))
         return [digest for (digest,) in rows]
 
     async def thread(self, thread_id: str) -> ThreadRow | None:
         async def work(tx: Transaction) -> ThreadRow | None:
             row = await self._thread(thread_id, tx)
-            return row._replace(epoch=row.epoch + tx.doubted) if row is not None else None
+            return row._replace(epoch=row.epoch + tx.epoch_base) if row is not None else None
 
-        return await self._read_once(work)
+        return await self.database.read_once(work)
 
     async def _thread(self, thread_id: str, tx: Transaction) -> ThreadRow | None:
         rows = await tx.rows(self.sql.thread, (thread_id,))
@@ -273,31 +272,24 @@ class SqlReader:
         async def work(tx: Transaction) -> list[ThreadRow]:
             rows = await tx.rows(*self.sql.threads(after, prefix, limit))
             found = [ThreadRow(*row) for row in rows]
-            return [row._replace(epoch=row.epoch + tx.doubted) for row in found] if tx.doubted else found
+            return [row._replace(epoch=row.epoch + tx.epoch_base) for row in found] if tx.epoch_base else found
 
-        return await self._read_once(work)
+        return await self.database.read_once(work)
 
     async def count_threads(self, prefix: str = "") -> int:
-        return await self._read_once(lambda tx: self._count_threads(prefix, tx))
+        return await self.database.read_once(lambda tx: self._count_threads(prefix, tx))
 
     async def _count_threads(self, prefix: str, tx: Transaction) -> int:
         [(count,)] = await tx.rows(*self.sql.count_threads(prefix))
         return int(count)
 
-    async def get_meta(self, key: str) -> bytes | None:
-        rows = await self._read_once(lambda tx: tx.rows(self.sql.meta, (key,)))
-        return bytes(rows[0][0]) if rows else None
-
-    async def meta_keys(self, prefix: str) -> list[str]:
-        rows = await self._read_once(lambda tx: tx.rows(self.sql.meta_keys, (prefix, prefix + "\U0010ffff")))
-        return [name.decode() if isinstance(name, bytes) else name for (name,) in rows]
-
     async def get_lease(self, thread_id: str) -> bytes | None:
-        return await self.get_meta(lease_key(thread_id))
+        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.meta, (lease_key(thread_id),)))
+        return bytes(rows[0][0]) if rows else None
 
     async def leases(self) -> list[bytes]:
         begin, end = lease_key(""), lease_key("")[:-1] + ";"  # the character after the colon
-        rows = await self._read_once(lambda tx: tx.rows(self.sql.meta_values, (begin, end)))
+        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.meta_values, (begin, end)))
         return [bytes(value) for (value,) in rows]
 
     async def weights(self, pools: Sequence[int]) -> Weights:
@@ -334,20 +326,16 @@ class SqlReader:
         return await self.database.read(work)
 
     async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int]]:
-        return await self._read_once(lambda tx: tx.rows(self.sql.chunk_sizes, (pool, after, limit)))
+        return await self.database.read_once(lambda tx: tx.rows(self.sql.chunk_sizes, (pool, after, limit)))
 
     async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
-        return await self._read_once(lambda tx: tx.rows(self.sql.root_sizes, (pool,)))
+        return await self.database.read_once(lambda tx: tx.rows(self.sql.root_sizes, (pool,)))
 
     async def size_bytes(self) -> int:
         return await self.database.size_bytes()
 
     async def space(self) -> Space:
         return await self.database.space()
-
-    async def _read_once(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
-        """The result of work each of whose queries is consistent by itself: a dialect may spare BEGIN."""
-        return await self.database.read(work)
 
     def _parts(self, keys: CheckpointKeys) -> Iterator[tuple[str, Sequence[str]]]:
         """Checkpoints by namespace, in parts that one statement names."""
@@ -369,13 +357,19 @@ class SqlReader:
             position += size
 
 
-def found_row(row: Sequence[Any], doubted: int) -> Found:
+def found_row(row: Sequence[Any], epoch_base: int) -> Found:
     """A checkpoint from a row of `find` and its like, without its writes."""
-    return Found(row[0], row[1], row[2] + doubted, CheckpointRow(*row[3:16]), [])
+    checkpoint = _new(CheckpointRow, row[3:16])
+    return _new(Found, (row[0], row[1], row[2] + epoch_base, checkpoint, []))
 
 
 def ordered_writes(rows: Sequence[Sequence[Any]]) -> list[WriteRow]:
     """Pending writes in the order in which they are replayed."""
-    writes = [WriteRow(*row) for row in rows]
-    writes.sort(key=lambda write: write_order(write.task_path, write.task_id, write.idx))
+    writes = [_new(WriteRow, (*row, False)) for row in rows]
+    if len(writes) > 1:
+        writes.sort(key=_order)
     return writes
+
+
+def _order(write: WriteRow) -> tuple[bytes, bytes, int]:
+    return write_order(write.task_path, write.task_id, write.idx)

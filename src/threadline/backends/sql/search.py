@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..hidden import HIDDEN
-from ..port import Query
+from ...ports.checkpoints import Query
+from ...ports.rules import HIDDEN
 from .statements import CONDITIONS, Statements
 
 __all__ = ["page_statement"]
@@ -21,9 +21,9 @@ def page_statement(sql: Statements, query: Query) -> tuple[str, list[Any]]:
         values.extend(bound)
 
     if query.thread_id is not None:
-        where("t.thread_id = ?", query.thread_id)
+        where(sql.compared("t.thread_id"), query.thread_id)
     if query.namespace is not None:
-        where("c.namespace = ?", query.namespace)
+        where(sql.compared("c.namespace"), query.namespace)
     if query.checkpoint_id is not None:
         where("c.id = ?", query.checkpoint_id)
     if query.before is not None:
@@ -39,14 +39,15 @@ def page_statement(sql: Statements, query: Query) -> tuple[str, list[Any]]:
             where(condition, *bound)
     if query.after is not None:
         last_id, last_thread, last_namespace = query.after
+        behind, same = sql.compared("t.thread_id", ">"), sql.compared("t.thread_id")
         where(
-            "(c.id < ? OR (c.id = ? AND (t.thread_id > ? OR (t.thread_id = ? AND c.namespace > ?))))",
+            f"(c.id < ? OR (c.id = ? AND ({behind} OR ({same} AND {sql.compared('c.namespace', '>')}))))",
             last_id, last_id, last_thread, last_thread, last_namespace,
         )  # fmt: skip
     order = "ORDER BY c.id DESC, t.thread_id, c.namespace"
     if query.thread_id is None:
         where("t.status <> 'deleted'")
-        where("t.thread_id < ?", HIDDEN)
+        where(sql.compared("t.thread_id", "<"), HIDDEN)
         text = f"{sql.page}{' AND '.join(conditions)} {order} LIMIT ?"
     else:
         # Which rows, by their keys alone, and then those rows: sorting must not carry documents along.

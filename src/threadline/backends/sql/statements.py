@@ -1,19 +1,26 @@
-"""Every SQL statement, with a name and a sentence. Values are always bound; only table names, which
-`table_prefix` and `schema` make and `check_prefix` restricts, are part of the text.
+"""The SQL statements of checkpoints, writes, chunks and threads, each with a name and a sentence.
 
-The text is SQLite's and PostgreSQL's common ground; a dialect rewrites what differs.
+Values are always bound; only table names, which `table_prefix` and `schema` make and `check_prefix` restricts, are
+part of the text. The text is the common ground of SQLite and PostgreSQL; a dialect supplies the rest. Further
+statements: search.py (pages of a query), records.py (named records), and those of one database in its folder.
+
+`indexed_keys`: an index on an expression serves only statements with the very same expression. So here, and nowhere
+else, a metadata key becomes part of a statement, and only letters, digits, `_` and `-` pass. Other keys are searched
+without it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from ...base.hashing import blake2b
 from ...errors import InvalidRequest
-from ..hidden import HIDDEN, is_hidden
+from ...ports.rules import HIDDEN, is_hidden
 
-__all__ = ["Dialect", "Statements", "check_prefix"]
+__all__ = ["Dialect", "Statements", "check_prefix", "index_name", "indexed_keys", "standard_upsert"]
+
 
 CHECKPOINT_COLUMNS = (
     "namespace, id, parent, links, form, document, metadata_form, metadata, step, source, run_id, created, searchable"
@@ -36,6 +43,8 @@ class Dialect(Protocol):
     most_values: int
     # What a query ends with so that the rows it found stay as they are until the transaction ends.
     share_lock: str
+    # How a statement names the column `space` so that an index of items is used and not the order of names.
+    space_of_items: str
 
     def text(self, statement: str) -> str:
         """A statement with `?` placeholders in the dialect's own form."""
@@ -43,11 +52,35 @@ class Dialect(Protocol):
     def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
         """An insert that ignores, or replaces, a row with the same key."""
 
+    # How many rows one upsert takes where there are so many; 1 where that gains nothing.
+    rows_together: int
+
+    def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
+        """An insert that replaces rows with the same key, but keeps one column and raises another by one."""
+
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         """A condition: the JSON in `column` has this value at this key; and what it binds."""
 
+    def json_may_equal(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        """A condition: the JSON in `column` has this value at this key, or does not have the key; and what it binds."""
+
+    def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
+        """What finds the index of items by a key, and what makes it; None where the database has no such index."""
+
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         """A condition: the column is one of these; and what it binds."""
+
+
+def standard_upsert(table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
+    """The upsert of SQLite and PostgreSQL."""
+    names = columns.split(", ")
+    held = {*key.split(", "), kept, raised}
+    changes = [f"{name} = excluded.{name}" for name in names if name not in held]
+    marks = ", ".join([f"({', '.join('?' * len(names))})"] * rows)
+    return (
+        f"INSERT INTO {table} AS held ({columns}) VALUES {marks} ON CONFLICT ({key}) "
+        f"DO UPDATE SET {', '.join(changes)}, {raised} = held.{raised} + 1"
+    )
 
 
 def check_prefix(prefix: str) -> str:
@@ -62,48 +95,56 @@ def check_prefix(prefix: str) -> str:
 class Statements:
     """The statements of one store, ready for its driver."""
 
+    # How often `heads` binds the namespace.
+    namespaces_of_heads = 1
+
     def __init__(self, dialect: Dialect, prefix: str) -> None:
         self.dialect = dialect
+        self.prefix = prefix
         t, c, w, k, m = (prefix + name for name in ("threads", "checkpoints", "writes", "chunks", "meta"))
         self.t, self.c, self.w, self.k, self.m = t, c, w, k, m
-        text, insert = dialect.text, dialect.insert
+        text, insert, read = dialect.text, dialect.insert, self.read
+        by_id, by_namespace, by_name = (self.compared(name) for name in ("thread_id", "namespace", "name"))
+        between = f"{self.compared('name', '>=')} AND {self.compared('name', '<')}"
+        at = f"pool = ? AND thread = ? AND {by_namespace}"
         c_columns = f"pool, thread, {CHECKPOINT_COLUMNS}"
         w_columns = f"pool, thread, {WRITE_COLUMNS}"
         w_key = "pool, thread, namespace, checkpoint_id, task_id, idx"
-        qualified = ", ".join("c." + column.strip() for column in CHECKPOINT_COLUMNS.split(","))
+        qualified = read(", ".join("c." + column for column in CHECKPOINT_COLUMNS.split(", ")))
 
         # A thread by its id, deleted ones included.
-        self.thread = text(f"SELECT {THREAD_COLUMNS} FROM {t} WHERE thread_id = ?")
+        self.thread = text(f"SELECT {read(THREAD_COLUMNS)} FROM {t} WHERE {by_id}")
         # A new thread, whose pool is set right after.
         t_columns = "thread_id, pool, epoch, status, deleted_before, forked_from, created, active, tags"
         self.new_thread = text(insert(t, t_columns, "thread_id", replace=False))
-        # A thread that begins its own pool takes its serial as the pool's id.
-        self.own_pool = text(f"UPDATE {t} SET pool = serial WHERE thread_id = ?")
+        # A thread that begins its own pool takes its serial as the pool's id; empty where the table does so by itself.
+        self.own_pool = text(f"UPDATE {t} SET pool = serial WHERE {by_id}")
         # The row of a deleted thread makes way for its successor, unless another writer's has come first.
-        self.drop_thread = text(f"DELETE FROM {t} WHERE thread_id = ? AND serial = ? AND status = 'deleted'")
+        self.drop_thread = text(f"DELETE FROM {t} WHERE {by_id} AND serial = ? AND status = 'deleted'")
         # What people and policies say of a thread, if nobody has said otherwise meanwhile.
         self.swap_thread = text(
-            f"UPDATE {t} SET status = ?, expires = ?, tags = ?, metadata = ? WHERE thread_id = ? AND serial = ? "
+            f"UPDATE {t} SET status = ?, expires = ?, tags = ?, metadata = ? WHERE {by_id} AND serial = ? "
             f"AND status = ? AND coalesce(expires, -1) = coalesce(?, -1) AND tags = ? AND coalesce(metadata, ?) = ?"
         )
         # A thread was used.
-        self.touch = text(f"UPDATE {t} SET active = ? WHERE thread_id = ?")
+        self.thread_to_put = text(f"SELECT serial, pool, epoch, status, deleted_before, active FROM {t} WHERE {by_id}")
+        self.touch = text(f"UPDATE {t} SET active = ? WHERE {by_id}")
         # What remains of a deleted thread.
         self.bury = text(
             f"UPDATE {t} SET status = 'deleted', deleted_before = ?, active = ?, tags = '[]', metadata = NULL, "
             f"asked = NULL "
-            f"WHERE thread_id = ?"
+            f"WHERE {by_id}"
         )
         # The newest checkpoint of the root graph at which a thread asked something. It is forgotten when a newer one is
         # put by who knew of the question, so that few threads have one; a thread never asks beyond it.
-        self.ask = text(f"UPDATE {t} SET asked = ? WHERE thread_id = ? AND (asked IS NULL OR asked < ?)")
-        self.settle = text(f"UPDATE {t} SET asked = NULL WHERE thread_id = ? AND asked < ?")
+        self.ask = text(f"UPDATE {t} SET asked = ? WHERE {by_id} AND (asked IS NULL OR asked < ?)")
+        self.settle = text(f"UPDATE {t} SET asked = NULL WHERE {by_id} AND asked < ?")
         # The same found anew after checkpoints were deleted: an earlier one may be the newest again.
         root = "pool = ? AND thread = ? AND namespace = ''"
         newest_root = f"SELECT max(id) FROM {c} WHERE {root}"
         self.ask_again = text(
             f"UPDATE {t} SET asked = (SELECT max(checkpoint_id) FROM {w} WHERE {root} AND channel = ? "
-            f"AND checkpoint_id >= coalesce(({newest_root}), '')) WHERE thread_id = ?"
+            f"AND checkpoint_id >= coalesce(({newest_root}), '')) WHERE {by_id}"
         )
         # Whether other living threads use a pool.
         self.pool_mates = text(f"SELECT count(*) FROM {t} WHERE pool = ? AND status <> 'deleted'")
@@ -113,20 +154,17 @@ class Statements:
         # A checkpoint; the same id again replaces it.
         self.put_checkpoint = text(insert(c, c_columns, "pool, thread, namespace, id", replace=True))
         # Checkpoints with their thread's place, one or a page; the last column is the thread's serial.
-        found = f"SELECT t.thread_id, t.pool, t.epoch, {qualified}, c.thread"
+        found = f"SELECT {read('t.thread_id')}, t.pool, t.epoch, {qualified}, c.thread"
         of_thread = f"{found} FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial WHERE"
-        newest_id = (
-            f"SELECT max(n.id) FROM {c} n WHERE n.pool = t.pool AND n.thread = t.serial AND n.namespace = c.namespace"
-        )
-        self.newest_id = text(f"SELECT max(id) FROM {c} WHERE pool = ? AND thread = ? AND namespace = ?")
-        self.find = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? AND c.id = ?")
-        self.newest = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? ORDER BY c.id DESC LIMIT 1")
+        self.newest_id = text(f"SELECT max(id) FROM {c} WHERE {at}")
+        self.find = text(f"{of_thread} t.{by_id} AND c.{by_namespace} AND c.id = ?")
+        self.newest = text(f"{of_thread} t.{by_id} AND c.{by_namespace} ORDER BY c.id DESC LIMIT 1")
         # All checkpoints of a thread as they lie: from the first, on in a namespace, and over to the next.
         as_they_lie = "ORDER BY c.namespace, c.id LIMIT ?"
-        self.walk = text(f"{of_thread} t.thread_id = ? {as_they_lie}")
-        self.walk_on = text(f"{of_thread} t.thread_id = ? AND c.namespace = ? AND c.id > ? ORDER BY c.id LIMIT ?")
-        self.walk_over = text(f"{of_thread} t.thread_id = ? AND c.namespace > ? {as_they_lie}")
-        self.heads = f"{of_thread} {CONDITIONS} AND c.namespace = ? AND c.id = ({newest_id})"
+        self.walk = text(f"{of_thread} t.{by_id} {as_they_lie}")
+        self.walk_on = text(f"{of_thread} t.{by_id} AND c.{by_namespace} AND c.id > ? ORDER BY c.id LIMIT ?")
+        self.walk_over = text(f"{of_thread} t.{by_id} AND {self.compared('c.namespace', '>')} {as_they_lie}")
+        self.heads = f"{of_thread} {CONDITIONS} AND c.{by_namespace} AND c.id = ({self.newest_of('c.namespace')})"
         joined = f"FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial"
         keys = f"SELECT c.pool, c.thread, c.namespace, c.id {joined}"
         self.page_of_thread = (
@@ -136,7 +174,7 @@ class Statements:
         )
         self.page = f"{found} FROM {c} c JOIN {t} t ON t.serial = c.thread WHERE "
         # A checkpoint and its ancestors, nearest first.
-        here = "c.pool = ? AND c.thread = ? AND c.namespace = ?"
+        here = f"c.pool = ? AND c.thread = ? AND c.{by_namespace}"
         self.chain = text(
             f"WITH RECURSIVE line(id, depth) AS (SELECT c.id, 0 FROM {c} c WHERE {here} AND c.id = ? "
             f"UNION ALL SELECT c.parent, line.depth + 1 FROM line JOIN {c} c ON {here} AND c.id = line.id "
@@ -145,34 +183,30 @@ class Statements:
         )
         self.has_checkpoint = text(f"SELECT 1 FROM {c} WHERE pool = ? AND thread = ? AND id = ? LIMIT 1")
         # Whether a row by which a writer knows of chunks is there, as it was put.
-        self.has_witness = text(
-            f"SELECT 1 FROM {c} WHERE pool = ? AND thread = ? AND namespace = ? AND id = ? AND created = ?"
-        )
+        self.has_witness = text(f"SELECT 1 FROM {c} WHERE {at} AND id = ? AND created = ?")
         self.drop_checkpoints = text(f"DELETE FROM {c} WHERE pool = ? AND thread = ?")
 
         # A write of a task stays; a special one (error, interrupt, resume) replaces its predecessor.
         self.add_write = text(insert(w, w_columns, w_key, replace=False))
         self.replace_write = text(insert(w, w_columns, w_key, replace=True))
-        self.writes = text(
-            f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ?"
-        )
-        of_key = " AND ".join(f"{name} = ?" for name in w_key.split(", "))
+        self.writes = text(f"SELECT {read(WRITE_COLUMNS)} FROM {w} WHERE {at} AND checkpoint_id = ?")
+        of_key = " AND ".join(map(self.compared, w_key.split(", ")))
         self.write_data = text(f"SELECT data FROM {w} WHERE {of_key}")
-        self.thread_writes = text(f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ?")
+        self.thread_writes = text(f"SELECT {read(WRITE_COLUMNS)} FROM {w} WHERE pool = ? AND thread = ?")
         # The writes of all checkpoints between two ids.
         self.writes_between = text(
-            f"SELECT {WRITE_COLUMNS} FROM {w} WHERE pool = ? AND thread = ? AND namespace = ? "
-            f"AND checkpoint_id >= ? AND checkpoint_id <= ?"
+            f"SELECT {read(WRITE_COLUMNS)} FROM {w} WHERE {at} AND checkpoint_id >= ? AND checkpoint_id <= ?"
         )
         self.drop_writes = text(f"DELETE FROM {w} WHERE pool = ? AND thread = ?")
 
         # A chunk; a second writer of the same digest is harmless.
-        self.add_chunk = text(insert(k, "pool, digest, links, form, data", "pool, digest", replace=False))
+        k_columns = "pool, digest, links, form, data"
+        self.add_chunk = text(insert(k, k_columns, "pool, digest", replace=False))
+        # A chunk that takes the place of the row of its digest.
+        self.move_chunk = text(insert(k, k_columns, "pool, digest", replace=True))
         self.pools = text(f"SELECT DISTINCT pool FROM {k} WHERE pool > ? ORDER BY pool LIMIT ?")
         self.drop_pool = text(f"DELETE FROM {k} WHERE pool = ?")
         self.digests = text(f"SELECT digest FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?")
-        # Whether a pool has more chunks than a number.
-        self.nth_chunk = text(f"SELECT 1 FROM {k} WHERE pool = ? ORDER BY digest LIMIT 1 OFFSET ?")
         # What each chunk takes, for the figures of sharing.
         self.chunk_sizes = text(
             f"SELECT digest, links, length(data) FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?"
@@ -188,24 +222,22 @@ class Statements:
         )
         self.rewrap_checkpoint = text(
             f"UPDATE {c} SET form = ?, document = ?, metadata_form = ?, metadata = ? "
-            f"WHERE pool = ? AND thread = ? AND namespace = ? AND id = ? AND document = ?"
+            f"WHERE {at} AND id = ? AND document = ?"
         )
         self.rewrap_write = text(
-            f"UPDATE {w} SET form = ?, data = ? WHERE pool = ? AND thread = ? AND namespace = ? AND checkpoint_id = ? "
-            f"AND task_id = ? AND idx = ? AND data = ?"
+            f"UPDATE {w} SET form = ?, data = ? WHERE {at} AND checkpoint_id = ? "
+            f"AND {self.compared('task_id')} AND idx = ? AND data = ?"
         )
 
-        self.meta = text(f"SELECT value FROM {m} WHERE name = ?")
-        # Which records there are from one key to another.
-        self.meta_keys = text(f"SELECT name FROM {m} WHERE name >= ? AND name < ? ORDER BY name")
-        # The values of the same records.
-        self.meta_values = text(f"SELECT value FROM {m} WHERE name >= ? AND name < ?")
+        # The format's number and the leases of threads, by name; and all leases.
+        self.meta = text(f"SELECT value FROM {m} WHERE {by_name}")
+        self.meta_values = text(f"SELECT value FROM {m} WHERE {between}")
         # A record that nobody may change before this transaction ends.
-        self.held_meta = text(f"SELECT value FROM {m} WHERE name = ?{dialect.share_lock}")
+        self.held_meta = text(f"SELECT value FROM {m} WHERE {by_name}{dialect.share_lock}")
         # Each is one statement that changes a row or none, so that two writers cannot both succeed.
         self.add_meta = text(insert(m, "name, value", "name", replace=False))
-        self.swap_meta = text(f"UPDATE {m} SET value = ? WHERE name = ? AND value = ?")
-        self.drop_meta = text(f"DELETE FROM {m} WHERE name = ? AND value = ?")
+        self.swap_meta = text(f"UPDATE {m} SET value = ? WHERE {by_name} AND value = ?")
+        self.drop_meta = text(f"DELETE FROM {m} WHERE {by_name} AND value = ?")
         self._summaries(t, c, w, k)
 
     def _summaries(self, t: str, c: str, w: str, k: str) -> None:
@@ -218,8 +250,9 @@ class Statements:
         self.count_chunks = text(f"SELECT count(*), coalesce(sum(length(data) + length(links)), 0) FROM {k}")
         self.recent = text(f"SELECT created FROM {c} WHERE created >= ?")
         self.busiest = text(
-            f"SELECT t.thread_id, count(*) AS n FROM {c} c JOIN {t} t ON t.serial = c.thread AND t.pool = c.pool "
-            f"WHERE t.thread_id < ? GROUP BY t.thread_id ORDER BY n DESC, t.thread_id LIMIT 10"
+            f"SELECT {self.read('t.thread_id')}, count(*) AS n FROM {c} c "
+            f"JOIN {t} t ON t.serial = c.thread AND t.pool = c.pool "
+            f"WHERE {self.compared('t.thread_id', '<')} GROUP BY t.thread_id ORDER BY n DESC, t.thread_id LIMIT 10"
         )
         # How many rows have which forms; a checkpoint has two.
         self.forms = [
@@ -249,22 +282,22 @@ class Statements:
     def threads(self, after: str, prefix: str, limit: int) -> tuple[str, list[Any]]:
         """Living threads by id, and what the statement binds."""
         condition, bound = self.begins_with(prefix)
-        living = f"thread_id > ? AND {condition} AND status <> 'deleted'"
-        statement = f"SELECT {THREAD_COLUMNS} FROM {self.t} WHERE {living} ORDER BY thread_id LIMIT ?"
+        living = f"{self.compared('thread_id', '>')} AND {condition} AND status <> 'deleted'"
+        statement = f"SELECT {self.read(THREAD_COLUMNS)} FROM {self.t} WHERE {living} ORDER BY thread_id LIMIT ?"
         return self.dialect.text(statement), [after, *bound, limit]
 
     def asking(self, after: str, prefix: str, limit: int) -> tuple[str, list[Any]]:
         """Living threads that asked something, by id, and what the statement binds."""
         condition, bound = self.begins_with(prefix)
-        living = f"asked IS NOT NULL AND thread_id > ? AND {condition} AND status <> 'deleted'"
-        statement = f"SELECT {THREAD_COLUMNS} FROM {self.t} WHERE {living} ORDER BY thread_id LIMIT ?"
+        living = f"asked IS NOT NULL AND {self.compared('thread_id', '>')} AND {condition} AND status <> 'deleted'"
+        statement = f"SELECT {self.read(THREAD_COLUMNS)} FROM {self.t} WHERE {living} ORDER BY thread_id LIMIT ?"
         return self.dialect.text(statement), [after, *bound, limit]
 
     def newest_writes_of(self, thread_ids: Sequence[str]) -> tuple[str, list[Any]]:
         """The pending writes at the newest root checkpoints of these threads, each behind the serial of its thread."""
         condition, bound = self.dialect.among("t.thread_id", thread_ids)
-        columns = ", ".join("w." + column for column in WRITE_COLUMNS.split(", "))
-        newest = f"SELECT max(n.id) FROM {self.c} n WHERE n.pool = t.pool AND n.thread = t.serial AND n.namespace = ''"
+        columns = self.read(", ".join("w." + column for column in WRITE_COLUMNS.split(", ")))
+        newest = self.newest_of("''")
         statement = (
             f"SELECT {columns}, t.serial FROM {self.t} t JOIN {self.w} w ON w.pool = t.pool AND w.thread = t.serial "
             f"WHERE {condition} AND w.namespace = '' AND w.checkpoint_id = ({newest})"
@@ -276,6 +309,19 @@ class Statements:
         condition, bound = self.begins_with(prefix)
         statement = f"SELECT count(*) FROM {self.t} WHERE {condition} AND status <> 'deleted'"
         return self.dialect.text(statement), bound
+
+    def newest_of(self, namespace: str) -> str:
+        """The newest id in a namespace of the thread `t`."""
+        here = f"n.pool = t.pool AND n.thread = t.serial AND n.namespace = {namespace}"
+        return f"SELECT max(n.id) FROM {self.c} n WHERE {here}"
+
+    def compared(self, column: str, sign: str = "=") -> str:
+        """A condition: the column has this relation to a bound value."""
+        return f"{column} {sign} ?"
+
+    def read(self, columns: str) -> str:
+        """Columns as a query that reaches the caller selects them."""
+        return columns
 
     def begins_with(self, prefix: str) -> tuple[str, list[Any]]:
         """A condition: the thread's id begins with this text; and what it binds."""
@@ -299,16 +345,16 @@ class Statements:
     def child_ids(self, place: tuple[int, int, str], ids: Sequence[str]) -> tuple[str, list[Any]]:
         """Which checkpoints of a namespace have one of these for their parent, and what the statement binds."""
         condition, bound = self.dialect.among("parent", ids)
-        here = "pool = ? AND thread = ? AND namespace = ?"
+        here = f"pool = ? AND thread = ? AND {self.compared('namespace')}"
         return self.dialect.text(f"SELECT id FROM {self.c} WHERE {here} AND {condition}"), [*place, *bound]
 
     def children(self, place: tuple[int, int, str], ids: Sequence[str]) -> tuple[str, list[Any]]:
         """The same checkpoints, whole."""
         condition, bound = self.dialect.among("parent", ids)
-        here = "pool = ? AND thread = ? AND namespace = ?"
+        here = f"pool = ? AND thread = ? AND {self.compared('namespace')}"
         # Their ids by the index of parents first: for whole rows SQLite would rather read the whole thread.
         named = f"SELECT id FROM {self.c} WHERE {here} AND {condition}"
-        statement = f"SELECT {CHECKPOINT_COLUMNS} FROM {self.c} WHERE {here} AND id IN ({named})"
+        statement = f"SELECT {self.read(CHECKPOINT_COLUMNS)} FROM {self.c} WHERE {here} AND id IN ({named})"
         return self.dialect.text(statement), [*place, *place, *bound]
 
     def drop_among(
@@ -316,7 +362,7 @@ class Statements:
     ) -> tuple[str, list[Any]]:
         """Delete what a table has of these checkpoints of a namespace, and what the statement binds."""
         condition, bound = self.dialect.among(column, ids)
-        here = "pool = ? AND thread = ? AND namespace = ?"
+        here = f"pool = ? AND thread = ? AND {self.compared('namespace')}"
         return self.dialect.text(f"DELETE FROM {table} WHERE {here} AND {condition}"), [*place, *bound]
 
 
@@ -328,3 +374,17 @@ def _end_of(prefix: str) -> str | None:
     following = ord(head[-1]) + 1
     # No text that is stored has a surrogate.
     return head[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)
+
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_OWN_COLUMNS = frozenset(("run_id", "source", "step"))
+
+
+def indexed_keys(named: Iterable[str]) -> tuple[str, ...]:
+    """The keys among these that get an index, in an order that every process has."""
+    return tuple(sorted({key for key in named if _PLAIN_KEY.fullmatch(key)} - _OWN_COLUMNS))
+
+
+def index_name(prefix: str, key: str) -> str:
+    """A name that fits every database, however long the key."""
+    return f"{prefix}found_by_{blake2b(key.encode(), digest_size=4).hexdigest()}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from ..half import Promise, Store, run_promise
+from ..marks import can_be_tried
 from . import (
     batches,
     branches,
@@ -34,7 +35,7 @@ from . import (
     waiting,
     writes,
 )
-from .marks import can_be_tried
+from .stores import cached, items, records
 
 __all__ = ["Broken", "CONTRACT", "promises_for", "run_contract"]
 
@@ -68,6 +69,9 @@ _SUBJECTS = (
     waiting,
     trash,
     service,
+    records,
+    items,
+    cached,
 )
 CONTRACT: tuple[Promise, ...] = tuple(promise for subject in _SUBJECTS for promise in _promises(subject))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import Conflict, NotSerializable
-from ...model import Config
+from ...base.checkpoint import Config
+from ...errors import Conflict, InvalidRequest, NotSerializable
 from ..half import Half
 from ..making import checkpoint, everything, id_of, ids_of, place, put, stored, values_at
+from ..marks import two_savers
 from ..raising import refused
-from .marks import two_savers
 
 _LOOP = {"source": "loop", "step": 0, "parents": {}}
 _LONG = [f"word {at} " * 30 for at in range(60)]
@@ -127,3 +127,25 @@ async def test_a_batch_survives_a_prune_by_another_saver(saver: Half, thread: st
 
     for step, config in enumerate(configs, start=1):
         assert await values_at(other, config) == {"n": step, "long": _LONG}
+
+
+async def test_a_batch_keeps_checkpoints_and_writes_in_one_piece(saver: Half, thread: str) -> None:
+    first, second = checkpoint({"a": 1}, {"a": 1}), checkpoint({"a": 2}, {"a": 2})
+    start, after = place(thread), place(thread, first["id"])
+    await saver.put_batch(
+        [
+            ("put", start, first, {**_LOOP, "step": 1}, first["channel_versions"]),
+            ("put_writes", after, [("a", 2)], "task", "path"),
+            ("put", after, second, {**_LOOP, "step": 2}, second["channel_versions"]),
+        ]
+    )
+    found = await saver.get_tuple(after)
+    assert found.pending_writes == [("task", "a", 2)]
+    newest = await saver.get_tuple(start)
+    assert (newest.checkpoint["id"], newest.parent_config) == (second["id"], found.config)
+    with refused(InvalidRequest):
+        await saver.put_batch([("put", after, checkpoint({}), {}, {}), ("other", after)])
+    for hostile in (None, 7, "put", [None], [7], [()], [("put",)], [("put_writes", after)]):
+        with refused(InvalidRequest):
+            await saver.put_batch(hostile)
+    assert (await saver.get_tuple(start)).checkpoint["id"] == second["id"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
+from ...base.checkpoint import Config
 from ...errors import Conflict, InvalidRequest, MergeConflict, NotFound
-from ...model import Config
 from ..half import Half
 from ..making import id_of, place, put, values_at
 from ..raising import refused

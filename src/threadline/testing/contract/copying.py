@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...base.checkpoint import Config
 from ...errors import Conflict, InvalidRequest, NotFound
-from ...model import Config
 from ..half import Half
 from ..making import everything, id_of, ids_of, place, put, stored, values_at
+from ..marks import two_savers
 from ..raising import refused
-from .marks import two_savers
 
 
 def _words(count: int) -> list[str]:
@@ -165,7 +165,7 @@ async def test_pruning_collects_what_only_the_pruned_had(saver: Half, thread: st
     before = await saver.stats()
     await saver.prune([thread], strategy="keep_latest")
     after = await saver.stats()
-    assert before.chunks - after.chunks >= 190
+    assert before.chunks - after.chunks >= 20
     assert (after.checkpoints, after.writes) == (before.checkpoints - 1, before.writes - 1)
 
 

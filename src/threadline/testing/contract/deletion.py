@@ -6,14 +6,14 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from ...backends.port import Backend, CheckpointKey, Found
+from ...base.checkpoint import Config
+from ...base.ids import new_id
 from ...errors import Conflict, InvalidRequest, NotFound
-from ...ids import new_id
-from ...model import Config
+from ...ports.checkpoints import Backend, CheckpointKey, Found
 from ..half import Half
 from ..making import checkpoint, everything, id_of, ids_of, place, put, stored, values_at
+from ..marks import two_savers
 from ..raising import refused
-from .marks import two_savers
 
 _LOOP = {"source": "loop", "step": 0, "parents": {}}
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...base.checkpoint import Config
+from ...base.ids import new_id
 from ...errors import Conflict
-from ...ids import new_id
-from ...model import Config
 from ..half import Half
 from ..making import checkpoint, everything, id_of, ids_of, place, put
+from ..marks import two_savers
 from ..raising import refused
-from .marks import two_savers
 
 
 class _Chat:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from ...model import TASKS
+from ...base.checkpoint import TASKS
 from ..half import Half
 from ..making import checkpoint, everything, place, put, stored, values_at
 

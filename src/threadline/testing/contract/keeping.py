@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ...core.policy import Policy
+from ...base.checkpoint import Config
+from ...core.retention.policy import Policy
 from ...errors import Conflict, InvalidRequest, NotFound
-from ...model import Config
 from ..half import Half
 from ..making import everything, id_of, ids_of, place, put, values_at
+from ..marks import two_savers
 from ..raising import refused
-from .marks import two_savers
 
 
 async def _talk(saver: Half, thread: str, turns: int = 8) -> list[Config]:

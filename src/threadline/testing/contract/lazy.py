@@ -9,8 +9,7 @@ from typing import Any
 
 import ormsgpack
 
-from threadline.codec import Serializer
-
+from ...codec import Serializer
 from ..half import Half
 from ..making import everything, place, put, values_at
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...base.checkpoint import Config
+from ...base.ids import new_id
 from ...errors import InvalidRequest
-from ...ids import new_id
-from ...model import Config
 from ..half import Half
 from ..making import checkpoint, everything, id_of, ids_of, place, put, values_at
 from ..raising import refused

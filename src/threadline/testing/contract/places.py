@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from ...base.checkpoint import Config
 from ...errors import InvalidRequest, NotFound
-from ...model import Config
 from ..half import Half
 from ..making import id_of, place, put
 from ..raising import refused

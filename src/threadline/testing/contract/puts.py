@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from ...base.ids import new_id
 from ...errors import InvalidRequest, NotSerializable
-from ...ids import new_id
 from ..half import Half
 from ..making import checkpoint, everything, id_of, ids_of, place, put, stored, values_at
 from ..raising import refused

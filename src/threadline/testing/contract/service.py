@@ -7,8 +7,8 @@ import copy
 from ...errors import Closed
 from ..half import Half
 from ..making import checkpoint, everything, id_of, ids_of, place, put, values_at
+from ..marks import two_savers
 from ..raising import refused
-from .marks import two_savers
 
 
 def _words(count: int) -> list[str]:
@@ -51,9 +51,9 @@ async def test_the_figures_count_what_is_stored(saver: Half, thread: str) -> Non
     assert after.threads == before.threads + 2
     assert after.checkpoints == before.checkpoints + 11
     assert after.writes == before.writes + 20
-    assert 50 <= after.chunks - before.chunks <= 100
+    assert 10 <= after.chunks - before.chunks <= 100
     assert after.bytes_stored > 0
-    assert after.bytes_without_sharing - before.bytes_without_sharing > 10 * 50 * 200
+    assert after.bytes_without_sharing - before.bytes_without_sharing > 10 * 50 * 50
     assert after.bytes_saved == max(0, after.bytes_without_sharing - after.bytes_stored)
     assert len(after.checkpoints_per_hour) == 24
     assert sum(after.checkpoints_per_hour) == sum(before.checkpoints_per_hour) + 11

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ...base.checkpoint import ERROR, INTERRUPT, RESUME, Config
 from ...errors import InvalidRequest
-from ...model import ERROR, INTERRUPT, RESUME, Config
 from ..half import Half
 from ..making import checkpoint, id_of, place, put, values_at
 from ..raising import refused

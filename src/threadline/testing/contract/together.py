@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ...base.checkpoint import Config
 from ...errors import Conflict, NotSerializable
-from ...model import Config
 from ..half import Half
 from ..making import checkpoint, everything, place, put, stored, values_at
-from .marks import two_savers
+from ..marks import two_savers
 
 _LOOP = {"source": "loop", "step": 0, "parents": {}}
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...backends.port import ChunkRow
-from ...errors import Conflict, Corrupt, NotFound
-from ...model import Config
+from ...base.checkpoint import Config
+from ...chunks.gather import chunk_place
+from ...errors import Conflict, Corrupt, InvalidRequest, NotFound
+from ...ports.checkpoints import ChunkRow
 from ..half import Half
 from ..making import everything, id_of, ids_of, place, put, values_at
 from ..raising import refused
@@ -190,20 +191,57 @@ async def test_a_view_of_some_threads_has_a_trash_of_its_own(saver: Half, thread
 
 
 async def _spoil(saver: Half, thread: str, item: Any) -> None:
-    """Make the chunk of an item unreadable, as it is stored."""
+    """Make the chunk that holds an item unreadable, as it is stored: one of its own, or a pack."""
     tools = saver.saver._tools
 
     async def spoil(backend: Any) -> None:
-        row = await backend.thread(thread)
-        digest = tools.digesters.of(row.pool).item(tools.codec.encode(item))
-        [chunk] = [ChunkRow(*found) for found in await backend.chunks(row.pool, [digest])]
-        await backend.rewrap_chunks(row.pool, [(chunk, chunk._replace(data=b"\0" * 40))])
+        pool = (await backend.thread(thread)).pool
+        content, spoilt = tools.codec.encode(item), 0
+        for found in await backend.chunks(pool, await backend.pool_digests(pool, b"", 10_000)):
+            chunk = ChunkRow(*found)
+            if content in tools.envelope.unwrap(chunk.form, chunk.data, chunk_place(pool, chunk.digest)):
+                await backend.rewrap_chunks(pool, [(chunk, chunk._replace(data=b"\0" * 40))])
+                spoilt += 1
+        assert spoilt
 
     if saver.is_async:
         await saver.saver._engine.arun(spoil)
     else:
         saver.saver._engine.run(spoil)
     await saver.clear_cache()
+
+
+async def test_a_branch_that_was_discarded_into_the_trash_comes_back(saver: Half, thread: str) -> None:
+    first = await put(saver, place(thread), {"n": 0}, step=0)
+    one = await put(saver, first, {"n": 1}, step=1)
+    other = await put(saver, first, {"n": 2}, step=1)
+    assert await saver.of(thread).discard(id_of(one), trash="7d") == 1
+    assert await saver.get_tuple(one) is None
+    [entry] = await saver.trash(prefix=thread)
+    assert (entry.is_thread, entry.checkpoints) == (False, 1)
+    await saver.restore_trash(entry.id)
+    assert await values_at(saver, one) == {"n": 1}
+    assert await values_at(saver, other) == {"n": 2}
+    with refused(InvalidRequest):
+        await saver.of(thread).discard(id_of(one), trash="soon")
+
+
+async def test_fsck_looks_into_the_trash(saver: Half, thread: str) -> None:
+    item = f"{thread} will be damaged " * 30
+    first = await put(saver, place(thread), {"bad": [item], "good": ["a"]}, step=0)
+    await saver.put_writes(first, [("bad", [item])], "task")
+    await put(saver, first, {"good": ["a", "b"]}, step=1)
+    await saver.of(thread).prune(keep_last=1, trash="7d")
+    [entry] = await saver.trash(prefix=thread)
+    assert (await saver.fsck([thread])).ok
+    await _spoil(saver, thread, item)
+    report = await saver.fsck([thread])
+    assert (report.ok, report.damaged, list(report.damaged_trash)) == (False, (), [entry.id])
+    assert {(one.thread_id, one.checkpoint_id) for one in report.damaged_trash[entry.id]} == {(thread, id_of(first))}
+    assert f"damaged in the trash, entry {entry.id}: thread {thread!r}" in str(report)
+    assert await saver.empty_trash([entry.id]) == 1
+    await saver.collect()
+    assert (await saver.fsck([thread])).ok
 
 
 async def test_what_was_set_aside_is_listed_and_goes_back(saver: Half, thread: str) -> None:
@@ -243,3 +281,13 @@ async def test_what_was_set_aside_is_not_put_into_another_life_of_its_thread(sav
         await saver.unquarantine(aside)
     await saver.delete_thread(thread)
     assert await saver.quarantined(thread) == []
+
+
+async def test_what_is_in_the_trash_is_no_thread_of_any_list(saver: Half, thread: str) -> None:
+    await put(saver, place(thread), {"n": 1})
+    await put(saver, place(thread + "-kept"), {"n": 1})
+    await saver.of(thread).delete(trash="7d")
+    listed = [one.thread_id async for one in saver.threads()]
+    assert thread + "-kept" in listed
+    assert await saver.count_threads() == len(listed)
+    assert not [name for name in listed if name.startswith("\U0010ffff")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...base.checkpoint import copy_checkpoint, empty_checkpoint
 from ...errors import Conflict, InvalidRequest, NotFound
-from ...model import copy_checkpoint, empty_checkpoint
 from ..half import Half
 from ..making import checkpoint, place, stored
 from ..raising import refused

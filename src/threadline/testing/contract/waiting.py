@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...model import empty_checkpoint
+from ...base.checkpoint import empty_checkpoint
 from ..half import Half
 from ..making import checkpoint, id_of, place, put
+from ..marks import two_savers
 from ..raising import refused
-from .marks import two_savers
 
 __all__: list[str] = []
 

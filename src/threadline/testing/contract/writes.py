@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...base.checkpoint import ERROR, INTERRUPT, RESUME, SCHEDULED
+from ...base.ids import new_id
 from ...errors import InvalidRequest
-from ...ids import new_id
-from ...model import ERROR, INTERRUPT, RESUME, SCHEDULED
 from ..half import Half
 from ..making import checkpoint, everything, id_of, place, put, stored, values_at
 from ..raising import refused

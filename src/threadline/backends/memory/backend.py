@@ -1,0 +1,441 @@
+"""Records in this process: the model that the other backends are compared with."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...base.namespaces import ROOT
+from ...errors import NotFound
+from ...ports import rules
+from ...ports.checkpoints import (
+    Applied,
+    Asking,
+    Change,
+    CheckpointKey,
+    CheckpointKeys,
+    CheckpointRow,
+    ChunkRow,
+    Found,
+    Query,
+    Stale,
+    ThreadRow,
+    WriteRow,
+)
+from ...ports.rules import is_hidden
+from .records import MemoryRecords
+from .survey import MemorySurvey
+
+__all__ = ["MemoryBackend"]
+
+
+class MemoryBackend(MemorySurvey, MemoryRecords):
+    """Dicts under one lock; nothing survives the process."""
+
+    def __init__(self) -> None:
+        MemorySurvey.__init__(self)
+        MemoryRecords.__init__(self)
+
+    async def setup(self) -> None:
+        return None
+
+    # -- writing
+
+    async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
+        with self._lock:
+            return self._apply_all(changes)
+
+    def _apply_all(self, changes: Sequence[Change]) -> list[Applied | Stale]:
+        for change in changes:
+            stale = self._check(change)
+            if stale is not None:
+                return [stale for _ in changes]
+        return [self._apply(change) for change in changes]
+
+    def _check(self, change: Change) -> Stale | None:
+        """Everything that can refuse a change, before anything is changed."""
+        thread = self._threads.get(change.thread_id)
+        if thread is not None:
+            rules.refuse_if_closed(thread, change)
+        if change.lease is not None:
+            rules.refuse_if_lease_lost(change, self._meta.get(rules.lease_key(change.thread_id)))
+        if change.head is not None:
+            ids = self._namespaces(thread).get(change.head[0]) if thread else None
+            rules.refuse_if_head_moved(change, ids[-1] if ids else None)
+        if thread is None or thread.status == "deleted":
+            if change.joins is None:
+                # The thread will be new, in a new pool: nothing that was left out is there.
+                return None if change.stamp is None else Stale((0, 0))
+            thread = self._alive(change.joins)
+            if thread is None:
+                raise NotFound(f"there is no thread {change.joins!r}")
+        elif rules.needs_parent_row(thread, change) and not self._has_checkpoint(thread, change.continues):
+            raise rules.no_parent_row(change)
+        for write in change.firsts:
+            held = self._writes.get((thread.serial, write.namespace, write.checkpoint_id), {})
+            found = held.get((write.task_id, write.idx))
+            rules.refuse_if_not_first(write, found.data if found is not None else None)
+        stamp = (thread.pool, thread.epoch)
+        is_stale = change.stamp is not None and (change.stamp != stamp or not self._has_all(thread, change))
+        return Stale(stamp) if is_stale else None
+
+    def _has_all(self, thread: ThreadRow, change: Change) -> bool:
+        """Whether the rows by which the writer knows of chunks are there."""
+        for namespace, checkpoint_id, created in change.witnesses:
+            row = self._checkpoints.get((thread.serial, namespace, checkpoint_id))
+            if row is None or row.created != created:
+                return False
+        return True
+
+    def _apply(self, change: Change) -> Applied:
+        thread = self._alive(change.thread_id) or self._begin(change)
+        held = self._chunks[thread.pool]
+        for digest, links, form, data in change.chunks:
+            held.setdefault(digest, (links, form, data))
+        for digest, links, form, data in change.moved:
+            held[digest] = (links, form, data)
+        for row in change.checkpoints:
+            self._place_row(thread, row)
+        if rules.asked_at(change) is not None:
+            self._asked.add(change.thread_id)
+        if change.writes or change.firsts:
+            self._add_writes(thread, (*change.writes, *change.firsts))
+        if change.now - thread.active > rules.ACTIVITY_SECONDS:
+            self._threads[change.thread_id] = thread._replace(active=change.now)
+        return Applied((thread.pool, thread.epoch))
+
+    def _add_writes(self, thread: ThreadRow, writes: Sequence[WriteRow]) -> None:
+        """Those of one checkpoint are added in one step of the interpreter: an interrupt leaves all of them or none."""
+        added: dict[tuple[str, str], dict[tuple[str, int], WriteRow]] = {}
+        for write in writes:
+            place = (write.namespace, write.checkpoint_id)
+            new, key = added.setdefault(place, {}), (write.task_id, write.idx)
+            held = self._writes.get((thread.serial, *place), {})
+            if write.replaces or (key not in held and key not in new):
+                new[key] = write
+        for place, new in added.items():
+            self._written[thread.serial].add(place)
+            where = (thread.serial, *place)
+            self._writes[where].update(new)
+
+    def _place_row(self, thread: ThreadRow, row: CheckpointRow) -> None:
+        """An interrupt may come in between: an id always has its row, and the next try adds what is missing."""
+        place = (thread.serial, row.namespace, row.id)
+        before = self._checkpoints.get(place)
+        self._checkpoints[place] = row
+        if before is not None and before.parent != row.parent:
+            self._disown(thread.serial, before)
+        if row.parent is not None:
+            self._children[thread.serial, row.namespace, row.parent].add(row.id)
+        ids = self._ids[thread.serial][row.namespace]
+        if row.id not in ids[(at := bisect_left(ids, row.id)) : at + 1]:
+            ids.insert(at, row.id)
+
+    def _disown(self, serial: int, row: CheckpointRow) -> None:
+        """A checkpoint is no child of its parent any more."""
+        if row.parent is not None:
+            above = (serial, row.namespace, row.parent)
+            self._children[above].discard(row.id)
+            if not self._children[above]:
+                del self._children[above]
+
+    def _begin(self, change: Change) -> ThreadRow:
+        self._serial += 1
+        deleted = self._threads.get(change.thread_id)
+        origin = self._alive(change.joins) if change.joins is not None else None
+        made = rules.new_thread(change, self._serial, origin, deleted)
+        if deleted is not None:
+            self._mates[deleted.pool].discard(change.thread_id)
+        self._mates[made.pool].add(change.thread_id)
+        self._threads[change.thread_id] = made
+        return made
+
+    async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
+        with self._lock:
+            thread = self._alive(thread_id)
+            if thread is None:
+                return
+            # First of all, so that an interrupt leaves it whole or gone.
+            self._threads[thread_id] = thread._replace(status="deleted", deleted_before=deleted_before, active=now)
+            self._asked.discard(thread_id)
+            for namespace, ids in self._ids.pop(thread.serial, {}).items():
+                for checkpoint_id in ids:
+                    self._disown(thread.serial, self._checkpoints.pop((thread.serial, namespace, checkpoint_id)))
+            for key in self._written.pop(thread.serial, ()):
+                self._writes.pop((thread.serial, key[0], key[1]), None)
+            if all(self._alive(mate) is None for mate in self._mates[thread.pool]):
+                self._chunks.pop(thread.pool, None)
+
+    async def remove_checkpoints(
+        self,
+        thread_id: str,
+        keys: CheckpointKeys,
+        settled: CheckpointKeys = (),
+        *,
+        seen: CheckpointKeys | None = None,
+        guarded: CheckpointKeys = (),
+    ) -> int | None:
+        with self._lock:
+            thread = self._alive(thread_id)
+            if thread is None:
+                return 0
+            if seen is not None and not set(seen).issuperset(self._child_keys(thread, (*keys, *settled, *guarded))):
+                return None
+            for key in (*keys, *settled):
+                if self._writes.pop((thread.serial, *key), None) is not None:
+                    self._written[thread.serial].discard(tuple(key))
+            there = [place for key in dict.fromkeys(keys) if (place := (thread.serial, *key)) in self._checkpoints]
+            gone: dict[str, set[str]] = {}
+            for _, namespace, checkpoint_id in there:
+                gone.setdefault(namespace, set()).add(checkpoint_id)
+            # An interrupt may come in between: an id always has its row.
+            for namespace, ids in gone.items():
+                _drop_from(self._ids[thread.serial][namespace], ids)
+            for place in there:
+                self._disown(thread.serial, self._checkpoints.pop(place))
+            return len(there)
+
+    def _child_keys(self, thread: ThreadRow, keys: Iterable[CheckpointKey]) -> Iterator[CheckpointKey]:
+        for namespace, parent in keys:
+            for child in self._children.get((thread.serial, namespace, parent), ()):
+                row = self._checkpoints.get((thread.serial, namespace, child))
+                if row is not None and row.parent == parent:
+                    yield CheckpointKey(namespace, child)
+
+    async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
+        with self._lock:
+            thread = self._alive(thread_id)
+            found = [(thread.serial, *key) for key in self._child_keys(thread, keys)] if thread else []
+            return [self._found(thread, self._checkpoints[place], False) for place in found if thread]
+
+    async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
+        with self._lock:
+            await rules.mark(await self.pool_links(pool), reachable, lambda digests: self.links(pool, digests))
+            doomed = [digest for digest in candidates if digest not in reachable]
+            # The epoch first: whoever relies on a chunk that an interrupted collection took must be refused.
+            for thread_id in list(self._mates[pool]) if doomed else ():
+                mate = self._threads[thread_id]
+                self._threads[thread_id] = mate._replace(epoch=mate.epoch + 1)
+            for digest in doomed:
+                self._chunks[pool].pop(digest, None)
+            return len(doomed)
+
+    async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
+        with self._lock:
+            thread = self._threads.get(before.thread_id)
+            if thread is None or rules.own_words(thread) not in (rules.own_words(before), rules.own_words(after)):
+                return False
+            self._threads[before.thread_id] = after._replace(pool=thread.pool, epoch=thread.epoch, active=thread.active)
+            return True
+
+    async def get_lease(self, thread_id: str) -> bytes | None:
+        return self._meta.get(rules.lease_key(thread_id))
+
+    async def leases(self) -> list[bytes]:
+        begin = rules.lease_key("")
+        return [record for name, record in self._meta.copy().items() if name.startswith(begin)]
+
+    async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
+        key = rules.lease_key(thread_id)
+        with self._lock:
+            if self._meta.get(key) not in (before, after):
+                return False
+            if after is None:
+                self._meta.pop(key, None)
+            else:
+                self._meta[key] = after
+            return True
+
+    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
+        with self._lock:
+            held = self._chunks[pool]
+            for old, new in rows:
+                if held.get(old.digest) == old[1:]:
+                    held[old.digest] = new[1:]
+
+    async def rewrap_rows(
+        self,
+        thread_id: str,
+        checkpoints: Sequence[tuple[CheckpointRow, CheckpointRow]],
+        writes: Sequence[tuple[WriteRow, WriteRow]],
+    ) -> None:
+        with self._lock:
+            thread = self._alive(thread_id)
+            if thread is None:
+                return
+            for old, new in checkpoints:
+                place = (thread.serial, old.namespace, old.id)
+                if self._checkpoints.get(place) == old:
+                    self._checkpoints[place] = new
+            for was, now in writes:
+                held = self._writes.get((thread.serial, was.namespace, was.checkpoint_id), {})
+                if held.get((was.task_id, was.idx)) == was:
+                    held[was.task_id, was.idx] = now
+
+    # -- reading
+
+    async def find(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
+    ) -> Found | None:
+        with self._lock:
+            thread = self._alive(thread_id)
+            if thread is None:
+                return None
+            if checkpoint_id is None:
+                ids = self._namespaces(thread).get(namespace)
+                if not ids:
+                    return None
+                checkpoint_id = ids[-1]
+            row = self._checkpoints.get((thread.serial, namespace, checkpoint_id))
+            return self._found(thread, row, with_writes) if row is not None else None
+
+    async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
+        found = [await self.find(thread_id, namespace, None, with_writes=False) for thread_id in thread_ids]
+        return [one for one in found if one is not None]
+
+    async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
+        with self._lock:
+            found: list[Asking] = []
+            hidden = is_hidden(prefix)
+            asked = [one for one in self._asked if one.startswith(prefix) and is_hidden(one) is hidden]
+            for thread_id in sorted(one for one in asked if one > after):
+                thread = self._alive(thread_id)
+                ids = self._namespaces(thread).get(ROOT) if thread is not None else None
+                if thread is None or not ids:
+                    continue
+                writes = self._writes_at(thread, ROOT, ids[-1])
+                if any(map(rules.asks, writes)):
+                    found.append(Asking(thread, writes))
+                if len(found) == limit:
+                    break
+            return found
+
+    async def page(self, query: Query) -> list[Found]:
+        with self._lock:
+            if query.thread_id is None:
+                threads: Iterable[ThreadRow] = self._shown("")
+            else:
+                thread = self._alive(query.thread_id)
+                threads = [thread] if thread else []
+            matches = [
+                (thread, self._checkpoints[thread.serial, namespace, checkpoint_id])
+                for thread in threads
+                for namespace in self._namespaces(thread)
+                if query.namespace is None or namespace == query.namespace
+                for checkpoint_id in self._ids_before(thread, namespace, query)
+            ]
+            if query.run_ids is not None:
+                matches = [(thread, row) for thread, row in matches if row.run_id in query.run_ids]
+            matches.sort(key=lambda match: (match[0].thread_id, match[1].namespace))
+            matches.sort(key=lambda match: match[1].id, reverse=True)
+            if query.after is not None:
+                last_id, *last = query.after
+                matches = [
+                    (thread, row)
+                    for thread, row in matches
+                    if row.id < last_id or (row.id == last_id and [thread.thread_id, row.namespace] > last)
+                ]
+            return [self._found(thread, row, query.with_writes) for thread, row in matches[: query.limit]]
+
+    async def walk(
+        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
+    ) -> list[Found]:
+        with self._lock:
+            thread = self._alive(thread_id)
+            found: list[Found] = []
+            if thread is None:
+                return found
+            for namespace, ids in sorted(self._namespaces(thread).items()):
+                if after is not None and namespace < after.namespace:
+                    continue
+                start = bisect_right(ids, after.id) if after is not None and namespace == after.namespace else 0
+                for at in ids[start : start + limit - len(found)]:
+                    found.append(self._found(thread, self._checkpoints[thread.serial, namespace, at], with_writes))
+                if len(found) == limit:
+                    break
+            return found
+
+    def _ids_before(self, thread: ThreadRow, namespace: str, query: Query) -> list[str]:
+        """The newest ids of a namespace that the query's bounds leave, hardly more than a page of them."""
+        ids = self._ids[thread.serial][namespace]
+        if query.checkpoint_id is not None:
+            ids = [query.checkpoint_id] if (thread.serial, namespace, query.checkpoint_id) in self._checkpoints else []
+        end = len(ids) if query.before is None else bisect_left(ids, query.before)
+        if query.after is not None:
+            end = min(end, bisect_right(ids, query.after[0]))
+        start = 0 if query.run_ids is not None else max(0, end - query.limit - 1)
+        return ids[start:end]
+
+    async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
+        with self._lock:
+            thread = self._alive(thread_id)
+            found: list[Found] = []
+            current: str | None = checkpoint_id
+            while thread is not None and current is not None and len(found) < limit:
+                row = self._checkpoints.get((thread.serial, namespace, current))
+                if row is None:
+                    break
+                found.append(self._found(thread, row, True))
+                current = row.parent
+            return found
+
+    async def thread_writes(self, thread_id: str) -> list[WriteRow]:
+        with self._lock:
+            thread = self._alive(thread_id)
+            serial = thread.serial if thread else 0
+            held = [self._writes[serial, namespace, at] for namespace, at in self._written.get(serial, ())]
+            return [write for writes in held for write in writes.values()]
+
+    async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
+        held = self._chunks.get(pool, {})
+        return [(digest, *held[digest]) for digest in digests if digest in held]
+
+    async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        held = self._chunks.get(pool, {})
+        return {digest: held[digest][0] for digest in digests if digest in held}
+
+    async def thread(self, thread_id: str) -> ThreadRow | None:
+        return self._threads.get(thread_id)
+
+    async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
+        with self._lock:
+            alive = self._shown(prefix)
+        return sorted((t for t in alive if t.thread_id > after), key=lambda t: t.thread_id)[:limit]
+
+    async def count_threads(self, prefix: str = "") -> int:
+        with self._lock:
+            return len(self._shown(prefix))
+
+    def _shown(self, prefix: str) -> list[ThreadRow]:
+        """The living threads that begin with a prefix, hidden ones only if the prefix is theirs."""
+        hidden = is_hidden(prefix)
+        return [
+            thread
+            for thread in self._threads.values()
+            if thread.status != "deleted"
+            and thread.thread_id.startswith(prefix)
+            and is_hidden(thread.thread_id) is hidden
+        ]
+
+    async def compact(self) -> None:
+        return None
+
+    def _has_checkpoint(self, thread: ThreadRow, checkpoint_id: str | None) -> bool:
+        return any((thread.serial, ns, checkpoint_id) in self._checkpoints for ns in self._namespaces(thread))
+
+    def _namespaces(self, thread: ThreadRow) -> dict[str, list[str]]:
+        return self._ids.get(thread.serial, {})
+
+    def _found(self, thread: ThreadRow, row: CheckpointRow, with_writes: bool) -> Found:
+        writes = self._writes_at(thread, row.namespace, row.id) if with_writes else []
+        return Found(thread.thread_id, thread.pool, thread.epoch, row, writes)
+
+    def _writes_at(self, thread: ThreadRow, namespace: str, checkpoint_id: str) -> list[WriteRow]:
+        held = self._writes.get((thread.serial, namespace, checkpoint_id), {})
+        return sorted(held.values(), key=lambda w: rules.write_order(w.task_path, w.task_id, w.idx))
+
+
+def _drop_from(ids: list[str], gone: set[str]) -> None:
+    """Take ids out of an ordered list, touching only what lies between the first and the last of them."""
+    start, stop = bisect_left(ids, min(gone)), bisect_right(ids, max(gone))
+    ids[start:stop] = [one for one in ids[start:stop] if one not in gone]

@@ -1,0 +1,67 @@
+"""Records in the memory of this process: both halves run an operation at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ...base.drive import run_now
+from ...errors import Closed
+from ...ports.checkpoints import Backend
+from ...ports.engine import Operation
+from ...ports.records import RecordSpace
+from ..layers.read_only import ReadOnlyLayer
+from .backend import MemoryBackend
+
+__all__ = ["MemoryEngine", "named_memory"]
+
+T = TypeVar("T")
+
+
+class MemoryEngine:
+    """Operations on records in this process; nothing ever waits."""
+
+    opens_inline = True
+    is_in_memory = True
+
+    def __init__(self, backend: Any = None, url: str = "memory://") -> None:
+        self.url = url
+        self._held: Backend | None = backend or MemoryBackend()
+        # The records themselves, for callers that need not wait; None where a layer is between, and once closed.
+        bare = self._held if isinstance(self._held, MemoryBackend) else None
+        self.held_items = bare.held(RecordSpace.ITEM) if bare is not None else None
+        self.held_entries = bare.held(RecordSpace.CACHE) if bare is not None else None
+
+    @property
+    def _backend(self) -> Backend:
+        if self._held is None:
+            raise Closed("this saver was closed; open a new one with threadline.connect()")
+        return self._held
+
+    def add_layer(self, layer: Callable[[Any], Any]) -> None:
+        """See the backend through one more layer; to be called before the first use."""
+        self._held = layer(self._backend)
+
+    def run(self, operation: Operation[T]) -> T:
+        return run_now(operation(self._backend))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return await operation(self._backend)
+
+    async def awrite(self, operation: Operation[T]) -> T:
+        return await operation(self._backend)
+
+    def close(self) -> None:
+        self._held = self.held_items = self.held_entries = None
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+_named: dict[str, MemoryBackend] = {}
+
+
+def named_memory(name: str, *, read_only: bool = False) -> MemoryEngine:
+    """The records of `memory://name`, shared by everyone in the process who asks for that name."""
+    backend: Backend = _named.setdefault(name, MemoryBackend()) if name else MemoryBackend()
+    return MemoryEngine(ReadOnlyLayer(backend) if read_only else backend, f"memory://{name}")

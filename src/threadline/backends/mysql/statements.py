@@ -1,0 +1,136 @@
+"""MySQL's dialect, and its statements where they differ from the common ones.
+
+A pool is locked by its row in `pools`: MySQL has no advisory locks that can be shared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ...ports.rules import HIDDEN
+from ..sql.statements import Dialect, Statements
+from .binding import DIGEST_BYTES, KEYED, encoded
+
+__all__ = ["LOCKS", "MysqlDialect", "MysqlStatements"]
+
+# Keyed texts whose whole is read back.
+_WHOLE = ("thread_id", "namespace", "task_id")
+# Both servers know these words; FOR SHARE is only MySQL's.
+_SHARED = "LOCK IN SHARE MODE"
+LOCKS = {False: _SHARED, True: "FOR UPDATE"}
+
+
+class MysqlDialect:
+    """The common SQL with keyed columns; upserts, JSON and placeholders in MySQL's way."""
+
+    name = "mysql"
+    most_values = 512
+    share_lock = f" {_SHARED}"
+    rows_together = 1  # the driver joins rows by itself
+    space_of_items = "space"
+
+    def text(self, statement: str) -> str:
+        return statement
+
+    def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
+        names, marks = [], []
+        for column in columns.split(", "):
+            names += [column, f"{column}_full"] if column in _WHOLE else [column]
+            marks.append(f"?{column}_full" if column in _WHOLE else "?name" if column == "name" else "?")
+        body = f"INTO {table} ({', '.join(names)}) VALUES ({', '.join(marks)})"
+        if replace:
+            return f"REPLACE {body}"
+        if key in ("name", "thread_id", "space, path"):
+            return f"INSERT {body}"  # whether it was there is asked; see MysqlTransaction.run
+        # IGNORE would also swallow what does not fit.
+        return f"INSERT {body} ON DUPLICATE KEY UPDATE pool = pool"
+
+    def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
+        names = columns.split(", ")
+        held = {*key.split(", "), kept, raised}
+        changes = [f"{name} = VALUES({name})" for name in names if name not in held]
+        marks = ", ".join([f"({', '.join('?' * len(names))})"] * rows)
+        return (
+            f"INSERT INTO {table} ({columns}) VALUES {marks} "
+            f"ON DUPLICATE KEY UPDATE {', '.join(changes)}, {raised} = {raised} + 1"
+        )
+
+    def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        # The JSON is ours and flat: a key and a value that are there stand in it as these very bytes. A longer
+        # value may match as well, which the core sorts out.
+        return f"instr({column}, concat(?, ?)) > 0", [f"{json.dumps(key)}:", json.dumps(value)]
+
+    def json_may_equal(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        condition, bound = self.json_equals(column, key, value)
+        return f"({column} IS NULL OR instr({column}, ?) = 0 OR {condition})", [bound[0], *bound]
+
+    def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
+        return None
+
+    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+        mark = "?thread_id" if column.endswith("thread_id") else "?"
+        return f"{column} IN ({', '.join([mark] * len(values))})", list(values)
+
+
+class MysqlStatements(Statements):
+    """The common statements, with those that MySQL needs in another form, or in addition."""
+
+    namespaces_of_heads = 2
+
+    def __init__(self, dialect: Dialect, prefix: str) -> None:
+        super().__init__(dialect, prefix)
+        t, c, k, p = self.t, self.c, self.k, prefix + "pools"
+        by_id, in_namespace = self.compared("thread_id"), self.compared("namespace")
+        self.newest_id = f"SELECT max(id) AS id FROM {c} WHERE pool = ? AND thread = ? AND {in_namespace}"
+        # MySQL documents that DISTINCT, too, may compare no more than max_sort_length bytes: roots would be lost.
+        self.checkpoint_links = f"SELECT links FROM {c} WHERE pool = ?"
+        self.write_links = f"SELECT links FROM {self.w} WHERE pool = ?"
+        # The chunks of a pool and its lock, in one.
+        self.drop_pool = f"DELETE p, k FROM {p} p LEFT JOIN {k} k ON k.pool = p.pool WHERE p.pool = ?"
+        self.add_pool = f"INSERT INTO {p} (pool) VALUES (?)"
+        one, of_thread = f"SELECT pool FROM {p} WHERE pool = ", f"(SELECT pool FROM {t} WHERE {by_id})"
+        # A pool's lock by its number, or by its thread. A subquery's rows are read and not locked.
+        self.hold = {exclusive: f"{one}? {kind}" for exclusive, kind in LOCKS.items()}
+        self.hold_of = {exclusive: f"{one}{of_thread} {kind}" for exclusive, kind in LOCKS.items()}
+        head, _, _ = self.heads.rpartition(" AND c.id = ")
+        self.heads = f"{head} AND c.id = ({self.newest_of('?namespace')})"
+        # The number of rows that these change is not asked for: they travel with a later statement.
+        self.can_wait = frozenset((
+            self.put_checkpoint, self.touch, self.own_pool, self.add_pool, self.drop_writes, self.drop_checkpoints,
+            self.bury, self.ask, self.settle, self.ask_again, self.drop_pool, self.raise_epoch,
+        ))  # fmt: skip
+
+    def newest_of(self, namespace: str) -> str:
+        # At the end of a range of the primary key. For max() the server would read the ids of the whole thread; left to
+        # itself, it may go by age through the checkpoints of all threads.
+        here = f"n.pool = t.pool AND n.thread = t.serial AND n.namespace = {namespace}"
+        return f"SELECT n.id FROM {self.c} n FORCE INDEX (PRIMARY) WHERE {here} ORDER BY n.id DESC LIMIT 1"
+
+    def compared(self, column: str, sign: str = "=") -> str:
+        name = column.rpartition(".")[2]
+        return f"{column} {sign} ?{name if name in KEYED else ''}"
+
+    def read(self, columns: str) -> str:
+        return ", ".join(map(_read, columns.split(", ")))
+
+    def begins_with(self, prefix: str) -> tuple[str, list[Any]]:
+        # The key of a long id has the id's first bytes only, behind them a digest: a range of keys narrows down to
+        # those bytes, and whatever the prefix has beyond them is compared with the whole id.
+        text = encoded(prefix)
+        head = text[: KEYED["thread_id"] - DIGEST_BYTES]
+        # No byte of UTF-8 is as high as 255. Bounds that are no keys stand on the left, where none is made of them.
+        # Without a prefix, hidden threads are left out: their ids come behind all others.
+        end = head[:-1] + bytes([head[-1] + 1]) if head else encoded(HIDDEN)
+        condition, bound = "? <= thread_id AND ? > thread_id", [head, end]
+        if head == text:
+            return condition, bound
+        whole = "coalesce(thread_id_full, thread_id)"
+        return f"{condition} AND left({whole}, ?) = ?", [*bound, len(text), text]
+
+
+def _read(column: str) -> str:
+    """The whole text of a keyed column."""
+    name = column.rpartition(".")[2]
+    return f"coalesce({column}_full, {column}) AS {name}_text" if name in _WHOLE else column

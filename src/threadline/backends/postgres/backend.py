@@ -1,0 +1,410 @@
+"""PostgreSQL: the dialect, transactions, and a put in one statement.
+
+Writes are READ COMMITTED: rows that are read after a lock was granted are as they are now. Reads of several statements
+share one REPEATABLE READ snapshot; a single one needs no transaction. BEGIN travels with the first statement. Nothing
+is set for a session, so that connections can be shared through PgBouncer in transaction mode; the tenant is set for
+each transaction.
+
+The locks are those of the rows of threads. A transaction that writes to a thread, or forks it, holds its row FOR KEY
+SHARE. One that must be alone with it holds it FOR UPDATE: it expects a head, or deletes checkpoints. A collection and
+the deletion of a thread hold all living threads of the pool so. Rows are locked before anything else is written,
+several of them in the order of their serials.
+
+A change of the usual kind is one statement (put.py), which is a transaction of its own. If the thread is not what it
+expects, nothing was written, and the general way finds out why.
+
+A server that fails over may have lost what it acknowledged. A put that relies on chunks that it does not send
+therefore has a stale stamp if a connection was lost meanwhile, or if the server is another one (*generation*).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...errors import ThreadlineError
+from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Space, Stale, Stamp, ThreadRow
+from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT
+from ..layers.patience import unhurried
+from ..server import PerLoop
+from ..sql.reader import Work, ordered_writes
+from ..sql.statements import Statements, standard_upsert
+from ..sql.writer import SqlBackend, Transaction
+from .binary import BytesArray
+from .put import PutStatements, replacing, split_writes, usual
+from .records import PostgresRecords
+from .together import Put, Together
+from .vectors import PostgresVectors
+from .wire import Statement
+
+if TYPE_CHECKING:
+    from ..server import Lend, ServerIdentity
+    from .schema import PostgresTables
+    from .wire import Question, Result, Session, Step
+
+__all__ = ["PostgresBackend", "PostgresDatabase", "PostgresDialect", "PostgresStatements", "PostgresTransaction"]
+
+T = TypeVar("T")
+_MOST_AMONG = 2000
+_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# Of so many threads it is remembered when they were said to be in use.
+_MOST_ACTIVE = 10_000
+
+# Stands for a key that a record does not have: one look-up then finds these records as well.
+_ABSENT = "'\"\"'::jsonb"
+
+
+def _noted_at(column: str, key: str) -> str:
+    return f"coalesce({column} -> '{key}', {_ABSENT})"
+
+
+class PostgresDialect:
+    """The common SQL, with psycopg's placeholders, upserts and arrays."""
+
+    name = "postgresql"
+    most_values = _MOST_AMONG
+    share_lock = " FOR SHARE"
+    rows_together = 25
+    # Without statistics the primary key looks cheaper than any other index. As an expression, it is none of that key.
+    space_of_items = "space + 0"
+
+    def __init__(self, indexed: Sequence[str] = (), *, may_index: bool = True) -> None:
+        self._indexed = frozenset(indexed)
+        self._may_index = may_index
+
+    def text(self, statement: str) -> str:
+        return statement.replace("?", "%s")
+
+    def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
+        marks = ", ".join("?" * len(columns.split(", ")))
+        # An insert that ignores names no key: a policy that adds a tenant to the keys need not change a statement.
+        conflict = replacing(columns, key) if replace else "ON CONFLICT DO NOTHING"
+        return f"INSERT INTO {table} ({columns}) VALUES ({marks}) {conflict}"
+
+    def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
+        # By the name of the primary key: a policy that adds a tenant to it need not change a statement.
+        made = standard_upsert(table, columns, key, kept=kept, raised=raised, rows=rows)
+        return made.replace(f"ON CONFLICT ({key})", f"ON CONFLICT ON CONSTRAINT {table.rpartition('.')[2]}_pkey", 1)
+
+    def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        if key in self._indexed:
+            return f"({column} -> '{key}') = ?::jsonb", [json.dumps(value)]
+        return f"{column} @> ?::jsonb", [json.dumps({key: value})]
+
+    def json_may_equal(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        return f"{_noted_at(column, key)} IN (?::jsonb, {_ABSENT})", [json.dumps(value)]
+
+    def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
+        if not self._may_index:
+            return None
+        there = (
+            f"SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid "
+            f"WHERE i.indrelid = to_regclass('{table}') AND c.relname = lower('{name}')"
+        )
+        at = f"(({_noted_at('searchable', key)}), path) WHERE {self.space_of_items} = 1"
+        made = f"CREATE INDEX IF NOT EXISTS {name} ON {table} {at}"
+        return there, made
+
+    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+        array = BytesArray(values) if values and isinstance(values[0], bytes) else list(values)
+        return f"{column} = ANY(?)", [array]
+
+
+class PostgresStatements(Statements):
+    """The common statements, where a thread that joins no pool has one of its own by itself."""
+
+    def __init__(self, dialect: PostgresDialect, prefix: str) -> None:
+        super().__init__(dialect, prefix)
+        columns = "thread_id, joined, epoch, status, deleted_before, forked_from, created, active, tags"
+        self.new_thread = (
+            f"INSERT INTO {self.t} ({columns}) VALUES (%s, nullif(%s, 0), {', '.join(['%s'] * 7)}) "
+            f"ON CONFLICT DO NOTHING"
+        )
+        self.own_pool = ""
+
+
+class PostgresTransaction:
+    """Statements on one session; what opens the transaction travels with the first of them."""
+
+    def __init__(self, session: Session, opening: Sequence[Step], pool_held_alone: str) -> None:
+        self._session = session
+        self._opening = opening
+        self._pool_held_alone = pool_held_alone
+        self.epoch_base = session.generation << GENERATION_SHIFT
+
+    async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        return (await self._send([(statement, values)]))[0].rows
+
+    async def run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        return (await self._send([(statement, values)]))[0].changed
+
+    async def many(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
+        if values:
+            await self._send([(statement, one) for one in values])
+
+    async def lock(self, pool: int, *, exclusive: bool) -> bool:
+        if not exclusive:
+            return False  # a thread's own row is held by who reads it (`_held`)
+        known: set[Any] | None = None
+        while True:
+            held = set(await self.rows(self._pool_held_alone, (pool,)))
+            # A fork that joined while this waited is found by the next look. When one finds none, nobody can join any
+            # more: who forks holds the row of a living thread of the pool.
+            if known is not None and held <= known:
+                return True
+            known = held
+
+    async def _send(self, steps: Sequence[Step]) -> list[Result]:
+        opening, self._opening = self._opening, ()
+        return (await self._session.batch([*opening, *steps]))[len(opening) :]
+
+
+class PostgresDatabase:
+    """The Database port of one half, over sessions that are lent."""
+
+    def __init__(self, lend: Lend, tables: PostgresTables, pool_held_alone: str, tenant: str | None) -> None:
+        self._lend = lend
+        self.tables = tables
+        self._pool_held_alone = pool_held_alone
+        naming = "SELECT set_config('threadline.tenant', {}, true)"
+        self._opening = [(naming.format("%s"), (tenant,))] if tenant else []
+        self._naming = [(Statement(naming.format("$1::text")), (tenant,))] if tenant else []
+        self.has_tenant = bool(tenant)
+        # In the same round trip as BEGIN: no transaction waits for ever for a lock that another holds.
+        self._writing = [(_WRITING, ()), ("SELECT set_config('lock_timeout', %s, true)", (tables.lock_timeout,))]
+
+    async def read(self, work: Work[T]) -> T:
+        return await self._within(work, [(_READING, ()), *self._opening])
+
+    async def read_once(self, work: Work[T]) -> T:
+        # No transaction, unless there is a tenant to name.
+        return await self._within(work, [(_READING, ()), *self._opening] if self._opening else [])
+
+    async def write(self, work: Work[T]) -> T:
+        return await self._within(work, [*self._writing, *self._opening])
+
+    async def ask(self, statement: Statement, values: Sequence[Any]) -> tuple[list[Any], int]:
+        """The rows of one statement, and the generation of the session that it was asked on, shifted."""
+
+        async def act(session: Session) -> tuple[list[Any], int]:
+            [rows] = await self.asked(session, [(statement, values)])
+            return rows, session.generation << GENERATION_SHIFT
+
+        return await self.lent(act)
+
+    async def asked(self, session: Session, questions: Sequence[Question]) -> list[list[Any]]:
+        """The rows of each of these statements, in one round trip and one transaction."""
+        naming = self._naming
+        if len(questions) == 1 and not naming:
+            return [await session.ask(*questions[0])]
+        return (await session.ask_all([*naming, *questions]))[len(naming) :]
+
+    async def at_once(self, steps: Sequence[Step]) -> list[Result]:
+        """A whole transaction in one round trip: what is sent up to one Sync commits together, without BEGIN."""
+        opening = self._opening
+
+        async def act(session: Session) -> list[Result]:
+            return (await session.batch([*opening, *steps]))[len(opening) :]
+
+        return await self.lent(act)
+
+    async def setup(self) -> None:
+        await self._lend(self.tables.create)
+
+    async def compact(self) -> None:
+        names = ", ".join(self.tables.names())
+        await self.lent(lambda session: session.batch([(f"VACUUM {names}", ())]))
+
+    async def size_bytes(self) -> int:
+        named = "(SELECT to_regclass(name)::oid FROM unnest(%s::text[]) AS name)"
+        statement = (
+            f"SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_catalog.pg_class WHERE oid IN {named} "
+            f"OR oid IN (SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent IN {named})"
+        )
+        names = self.tables.names()
+        results: list[Result] = await self.lent(lambda session: session.batch([(statement, (names, names))]))
+        return int(results[0].rows[0][0])
+
+    async def space(self) -> Space:
+        # How much of its files is free, PostgreSQL tells only where an extension is installed.
+        return Space(await self.size_bytes(), 0)
+
+    async def _within(self, work: Work[T], opening: Sequence[Step]) -> T:
+        async def act(session: Session) -> T:
+            tx = PostgresTransaction(session, opening, self._pool_held_alone)
+            result = await work(tx)
+            if opening and not tx._opening:
+                await session.batch([("COMMIT", ())])
+            return result
+
+        return await self.lent(act)
+
+    async def lent(self, act: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        """The result of work on a session, on tables that are there."""
+        found: T = await self._lend(act if self.tables.is_ready else partial(self._opened, act))
+        return found
+
+    async def _opened(self, act: Callable[[Session], Coroutine[Any, Any, T]], session: Session) -> T:
+        with unhurried():
+            await self.tables.open(session)
+        return await act(session)
+
+
+class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
+    """The Backend port on PostgreSQL."""
+
+    database: PostgresDatabase
+
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        statements: Statements,
+        put: PutStatements,
+        identity: ServerIdentity,
+        *,
+        is_of_loop: bool,
+    ) -> None:
+        super().__init__(database, statements)
+        self._put = put
+        self._identity = identity
+        self._together = PerLoop(lambda: Together(self.put_all)) if is_of_loop else None
+        # When threads were last said to be in use: for as long as that is recent, a put need not look.
+        self._active: dict[str, float] = {}
+
+    def forget_waiting(self) -> None:
+        """In a forked child: what waits is the parent's."""
+        if self._together is not None:
+            self._together.take_all()
+
+    async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
+        if len(changes) == 1:
+            applied = await self._apply_at_once(changes[0])
+            if applied is not None:
+                return [applied]
+        return await super().apply(changes)
+
+    async def _apply_at_once(self, change: Change) -> Applied | None:
+        """Make a change by one statement; None if it is not of the usual kind, or its thread is not as expected."""
+        is_idle = change.now - self._active.get(change.thread_id, -math.inf) > ACTIVITY_SECONDS
+        made = usual(change, self._identity.server or 0.0, may_touch=is_idle)
+        if made is None:
+            return None
+        work = Put(change, made)
+        if self._together is not None and made.can_wait:
+            stamp = await self._together.here().put(work)
+        else:
+            [stamp] = await self.put_all([work])
+        return Applied(stamp) if stamp is not None else None
+
+    def watch(self, note: Callable[[int, float | None], None]) -> None:
+        """Have `note` told how many puts each transaction has. Replaces a method on this object alone."""
+        put_all = self.put_all
+
+        async def noted(works: Sequence[Put]) -> list[Stamp | None]:
+            note(len(works), None)
+            return await put_all(works)
+
+        self.put_all = noted  # type: ignore[method-assign]
+
+    async def put_all(self, works: Sequence[Put]) -> list[Stamp | None]:
+        """The stamps of changes that were made, in one transaction; None for each whose thread is not as expected.
+
+        When several fail because of one, each goes the general way, alone. Only the loss of the server is an error of
+        all.
+        """
+        before = self._identity.generation
+        try:
+            return await self.database.lent(partial(self._put_on, works))
+        except ThreadlineError:
+            if len(works) == 1 or self._identity.generation != before:
+                raise
+            return [None] * len(works)
+
+    async def _put_on(self, works: Sequence[Put], session: Session) -> list[Stamp | None]:
+        put, generation = self._put, session.generation
+        # A put that relies on chunks it does not send must have learnt of them from the server that answers now.
+        known = [work.change.stamp is None or work.change.stamp[1] >> GENERATION_SHIFT == generation for work in works]
+        if not all(known):
+            return [None] * len(works)
+        asked = [(put.of(work.usual.shape), work.usual.values) for work in works]
+        if works[0].usual.shape.is_headed:
+            asked.insert(0, (put.held_for_head, [works[0].change.thread_id]))
+        answers = (await self.database.asked(session, asked))[-len(works) :]
+        return [self._stamp_of(work.change, rows, generation) for work, rows in zip(works, answers, strict=True)]
+
+    def _stamp_of(self, change: Change, rows: list[Any], generation: int) -> Stamp | None:
+        """The stamp under which a change was made, from the rows of its statement."""
+        if not rows or not rows[0]:
+            return change.stamp if rows else None
+        [(pool, epoch, active)] = rows
+        if len(self._active) >= _MOST_ACTIVE:
+            self._active.clear()
+        self._active[change.thread_id] = active if change.now - active <= ACTIVITY_SECONDS else change.now
+        return change.stamp or (pool, epoch + (generation << GENERATION_SHIFT))
+
+    async def _apply_all(self, changes: Sequence[Change], tx: Transaction) -> list[Applied | Stale]:
+        if any(change.stamp is not None for change in changes):
+            await self._note_server(tx)
+        if len(changes) > 1:
+            named = {change.thread_id for change in changes} | {change.joins for change in changes if change.joins}
+            alone = any(_is_alone(change) for change in changes)
+            await tx.rows(self._put.all_held_alone if alone else self._put.all_held, (sorted(named),))
+        return await super()._apply_all(changes, tx)
+
+    async def _note_server(self, tx: Transaction) -> None:
+        """Begin a new generation where the server is another than the one that was known."""
+        [(born,)] = await tx.rows(self._put.server_born)
+        begun = self._identity.saw(born)
+        if begun is not None:
+            tx.epoch_base = begun << GENERATION_SHIFT
+
+    async def _held(self, thread_id: str, tx: Transaction, *, exclusive: bool) -> ThreadRow | None:
+        held = self._put.held_alone if exclusive else self._put.held
+        while True:
+            rows = await tx.rows(held, (thread_id,))
+            # What is left of a deleted thread is not held: nothing is written to it.
+            thread = ThreadRow(*rows[0]) if rows else await self._thread(thread_id, tx)
+            if rows or thread is None or thread.status == "deleted":
+                return thread
+
+    async def _held_with_pool(self, thread_id: str, tx: Transaction) -> ThreadRow | None:
+        thread = await self._thread(thread_id, tx)
+        if thread is not None and thread.status != "deleted":
+            await tx.lock(thread.pool, exclusive=True)
+            # It may have been deleted, and begun anew in another pool.
+            again = await self._thread(thread_id, tx)
+            return again if again is None or again.pool == thread.pool else await self._held_with_pool(thread_id, tx)
+        return thread
+
+    async def find(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
+    ) -> Found | None:
+        """One checkpoint with its writes, in one query."""
+        place = (thread_id, namespace) if checkpoint_id is None else (thread_id, namespace, checkpoint_id)
+        statements = self._put.find_with_writes if with_writes else self._put.find
+        rows, epoch_base = await self.database.ask(statements[checkpoint_id is None], place)
+        if not rows:
+            return None
+        found, writes = split_writes(rows, namespace)
+        row = CheckpointRow(namespace, *found[2:])
+        return Found(thread_id, found[0], found[1] + epoch_base, row, ordered_writes(writes) if writes else [])
+
+    async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
+        found: list[tuple[bytes, bytes, int, bytes]] = []
+        for part in self._batches(digests):
+            found += (await self.database.ask(self._put.chunks, (pool, BytesArray(part))))[0]
+        return found
+
+    def _batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
+        # An array is one value, whatever its length: nothing to pad.
+        for start in range(0, len(values), _MOST_AMONG):
+            yield values[start : start + _MOST_AMONG]
+
+
+def _is_alone(change: Change) -> bool:
+    """Whether the writer must be alone with its thread: who expects a head, or to be the first, must see the others."""
+    return change.head is not None or bool(change.firsts)

@@ -1,0 +1,156 @@
+"""The engine of Redis and Valkey: the ports over one client for each process and event loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...base.drive import BlockingClock, Clock, LoopClock
+from ...errors import InvalidRequest
+from ..layers.first_use import FirstUse, FirstUseLayer
+from ..layers.layer import MARKS
+from ..layers.read_only import ReadOnlyLayer
+from ..layers.retry import RetryLayer, retry_policy
+from ..lending import PoolFigures
+from ..server import PerLoop, ServerEngine
+from .backend import RedisBackend
+from .directory import Directory
+from .keys import Keys
+from .reader import RedisReader
+from .records import RedisRecords
+from .scans import RedisScans
+from .setup import open_store
+from .url import target_of
+from .wire import Link
+
+__all__ = ["RedisEngine"]
+
+
+class RedisEngine(ServerEngine):
+    """Operations on the keys of one prefix."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        connection: Any = None,
+        pool: Any = None,
+        key_prefix: str = "threadline",
+        pool_size: int = 16,
+        ttl: float | None = None,
+        retry: int | tuple[int, float] | None = 5,
+        timeout: float = 30.0,
+        setup: str | bool = "create",
+        read_only: bool = False,
+    ) -> None:
+        self._target = target_of(url, connection, pool, pool_size, timeout)
+        self.url = self._target.shown
+        self._keys = Keys(key_prefix)
+        self._ttl = ttl
+        self._policy = retry_policy(retry)
+        self._may_create = setup is not False and not read_only
+        self._read_only = read_only
+        self._first_use = FirstUse()
+        # Every half is seen through it; nothing unless `add_layer` was called.
+        self._layer: Callable[[Any], Any] = lambda ports: ports
+        # The pools in which living threads were last seen, for all halves.
+        self._pools: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._blocking: Half | None = None
+        self._loops: PerLoop[Half] = PerLoop(self._make_loop_half)
+        super().__init__()
+
+    def blocking_backend(self) -> Any:
+        return self.blocking_half().backend
+
+    def loop_backend(self) -> Any:
+        return None if self._target.only_half == "sync" else self.loop_half().backend
+
+    def blocking_half(self) -> Half:
+        half = self._blocking
+        if half is None:
+            if self._target.only_half == "async":
+                raise InvalidRequest(
+                    "a client of redis.asyncio serves the async methods only: give a redis.Redis, or a URL"
+                )
+            with self._lock:
+                half = self._blocking
+                if half is None:
+                    make = partial(self._target.blocking_client, self.identity)
+                    half = self._blocking = self._half(make, self._target.blocking_turns(), BlockingClock())
+        return half
+
+    def loop_half(self) -> Half:
+        """The half of the running event loop."""
+        return self._loops.here()
+
+    def add_layer(self, layer: Callable[[Any], Any]) -> None:
+        self._layer = layer
+
+    def connections(self) -> dict[str, PoolFigures]:
+        half = self._blocking
+        figures = half.link.turns.figures(half.link.made) if half is not None else None
+        return {"sync": figures} if figures is not None else {}
+
+    def close_blocking(self) -> None:
+        client = self._blocking.link.made if self._blocking is not None else None
+        if client is not None and not self._target.is_given:
+            client.close()
+
+    def close_loops(self) -> None:
+        import asyncio
+
+        for loop, half in self._loops.take_all().items():
+            client = half.link.made
+            if client is not None and not self._target.is_given and loop.is_running():
+                with suppress(RuntimeError):
+                    asyncio.run_coroutine_threadsafe(client.aclose(), loop)
+
+    async def aclose_loop(self) -> None:
+        half = self._loops.take_here()
+        if half is not None and half.link.made is not None and not self._target.is_given:
+            await half.link.made.aclose()
+
+    def abandon(self) -> list[Any]:
+        held = [self._blocking, *self._loops.take_all().items()]
+        self._lock = threading.Lock()
+        self._blocking = None
+        return held
+
+    def _make_loop_half(self) -> Half:
+        make = partial(self._target.loop_client, self.identity)
+        return self._half(make, self._target.loop_turns(), LoopClock())
+
+    def _half(self, make: Any, turns: Any, clock: Clock) -> Half:
+        link = Link(make, self.identity, turns, is_cluster=self._target.is_cluster, where=self.url)
+        opening = partial(self._open, link)
+        directory = Directory(link, self._keys, self._pools, opening)
+        reader, scans = RedisReader(link, self._keys, directory), RedisScans(link, self._keys, directory)
+        writer = RedisBackend(link, self._keys, directory, reader, scans, clock=clock, ttl=self._ttl)
+        ports: Any = _Ports(reader, scans, writer, RedisRecords(link, self._keys, directory))
+        ports = RetryLayer(FirstUseLayer(ports, self._first_use, opening), self._policy, clock, self.note_retry)
+        return Half(link, directory, self._layer(ReadOnlyLayer(ports) if self._read_only else ports))
+
+    async def _open(self, link: Link, is_setup: bool = False) -> None:
+        """Check the store, and create it where that is wanted."""
+        may_create = is_setup or self._may_create
+        await open_store(link, self._keys, may_create=may_create, ttl=self._ttl, is_ours=self._first_use.is_over)
+
+
+class Half(NamedTuple):
+    """The objects that serve one process, or one event loop."""
+
+    link: Link
+    directory: Directory
+    backend: Any
+
+
+class _Ports:
+    """One object with the methods of all ports, each that of the part which has it."""
+
+    def __init__(self, *parts: Any) -> None:
+        for name in MARKS:
+            setattr(self, name, next(getattr(part, name) for part in parts if hasattr(part, name)))

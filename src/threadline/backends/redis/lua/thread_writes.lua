@@ -1,0 +1,3 @@
+-- uses: common, living
+-- All writes of a thread.
+return add_writes({}, 0, serial)

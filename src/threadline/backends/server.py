@@ -1,0 +1,364 @@
+"""What every engine of a server has in common: two halves, resources per event loop, closing, life after a fork.
+
+`PooledEngine` is the one for drivers whose connections are lent to one thread or task at a time.
+
+The sync half runs an operation on the calling thread over a blocking driver. The async half awaits the same operation
+over an asyncio driver; its connections belong to one event loop, so there is one set of them for each loop. A forked
+child inherits connections that its parent goes on using: it never touches them, and opens new ones.
+
+`ServerIdentity` counts *generations*. Every connection that is lost, and every connection that turns out to lead to
+another server or another run of it, begins a new generation: a server that comes back may lack what it acknowledged.
+Every stamp that is read carries the generation of its connection, so whatever was known before a loss is asked again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from ..base.drive import BlockingClock, LoopClock, run_now
+from ..errors import Closed, ThreadlineError, Unavailable
+from ..ports.checkpoints import Backend
+from ..ports.engine import Operation
+from ..ports.rules import GENERATION_SHIFT
+from .layers.patience import UnhurriedLayer
+from .layers.read_only import ReadOnlyLayer
+from .layers.retry import RetryLayer, retry_policy
+from .lending import Given, Pool, PoolFigures
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = [
+    "GENERATION_SHIFT",
+    "Lend",
+    "PerLoop",
+    "PooledEngine",
+    "ServerDriver",
+    "ServerEngine",
+    "ServerIdentity",
+    "exhausted",
+    "has_input",
+]
+
+T = TypeVar("T")
+# Lends a wire to an act, and translates what its driver raises.
+Lend = Callable[[Callable[[Any], Coroutine[Any, Any, Any]]], Coroutine[Any, Any, Any]]
+
+# A connection that was idle for longer is asked for a sign of life: firewalls forget silent ones without a word.
+_RESTED_SECONDS = 30.0
+_engines: weakref.WeakSet[ServerEngine] = weakref.WeakSet()
+# Connections that a forked child inherited. To close one would end the parent's, so they are kept and never used.
+_inherited: list[Any] = []
+
+
+class ServerEngine(ABC):
+    """Operations on a server. A subclass gives the backend of each half, and says how to close and to abandon them."""
+
+    opens_inline = False
+    is_in_memory = False
+    url = ""
+
+    def __init__(self, *, is_started: bool = True) -> None:
+        self.is_closed = False
+        self.identity = ServerIdentity()
+        # How many calls were tried again.
+        self.retries = 0
+        if is_started:
+            _engines.add(self)
+
+    @abstractmethod
+    def blocking_backend(self) -> Backend:
+        """The backend of the sync half; raises InvalidRequest where only the async half is served."""
+
+    @abstractmethod
+    def loop_backend(self) -> Backend | None:
+        """The backend of the running event loop; None where a thread must wait for a given blocking connection."""
+
+    def run(self, operation: Operation[T]) -> T:
+        self.check_open()
+        return run_now(operation(self.blocking_backend()))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        self.check_open()
+        backend = self.loop_backend()
+        if backend is None:
+            import asyncio
+
+            return await asyncio.to_thread(self.run, operation)
+        return await operation(backend)
+
+    async def awrite(self, operation: Operation[T]) -> T:
+        return await self.arun(operation)
+
+    @abstractmethod
+    def add_layer(self, layer: Callable[[Any], Any]) -> None:
+        """See the backends of both halves through one more layer; to be called before the first use."""
+
+    def note_retry(self) -> None:
+        """A call is tried again."""
+        self.retries += 1
+
+    def connections(self) -> dict[str, PoolFigures]:
+        """The connections of the sync half, and those of all event loops together, where a pool of ours counts them."""
+        return {}
+
+    def check_open(self) -> None:
+        """Raise Closed after `close`."""
+        if self.is_closed:
+            raise Closed("this saver was closed; open a new one with threadline.connect()")
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.close_blocking()
+        self.close_loops()
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+        await self.aclose_loop()
+        self.close()
+
+    @abstractmethod
+    def close_blocking(self) -> None:
+        """Close the connections of the sync half; a given one stays open."""
+
+    @abstractmethod
+    def close_loops(self) -> None:
+        """Close the connections of all event loops, from any thread."""
+
+    @abstractmethod
+    async def aclose_loop(self) -> None:
+        """Close the connections of the running event loop."""
+
+    @abstractmethod
+    def abandon(self) -> list[Any]:
+        """In a forked child: forget all connections and locks; returns the connections, which are the parent's."""
+
+
+class PooledEngine(ServerEngine):
+    """An engine over lent connections: of a pool for all threads and one for each event loop, or given ones.
+
+    A subclass calls `start` at the end of its constructor. A *wire* is a connection as its backend uses it.
+    """
+
+    # What the driver raises when the server, or the way to it, fails.
+    driver_errors: tuple[type[Exception], ...] = ()
+
+    def __init__(self) -> None:
+        super().__init__(is_started=False)
+
+    def start(self, retry: int | tuple[int, float] | None, *, read_only: bool) -> None:
+        """Make both halves; nothing is connected yet."""
+        self.blocking = self.source(is_of_loop=False)
+        self.loops: PerLoop[Pool | Given] = PerLoop(lambda: self.source(is_of_loop=True))
+        policy = retry_policy(retry)
+
+        def layered(backend: Any, clock: BlockingClock) -> Any:
+            retried = RetryLayer(UnhurriedLayer(backend), policy, clock, self.note_retry)
+            return ReadOnlyLayer(retried) if read_only else retried
+
+        # Found at each call: a forked child has another pool.
+        lend_blocking: Lend = lambda act: self._lent(self.blocking, act)  # noqa: E731
+        lend_on_loop: Lend = lambda act: self._lent(self.loops.here(), act)  # noqa: E731
+        self._blocking = layered(self.backend(lend_blocking, is_of_loop=False), BlockingClock())
+        self._on_loop = layered(self.backend(lend_on_loop, is_of_loop=True), LoopClock())
+        _engines.add(self)  # only now: one whose options were refused has nothing to close
+
+    @abstractmethod
+    def source(self, *, is_of_loop: bool) -> Pool | Given:
+        """Where the connections of the sync half, or of the running event loop, come from."""
+
+    @abstractmethod
+    def backend(self, lend: Lend, *, is_of_loop: bool) -> Backend:
+        """The backend over wires that are lent."""
+
+    @abstractmethod
+    def wire(self, connection: Any) -> Any:
+        """A connection as the backend uses it."""
+
+    @abstractmethod
+    def translated(self, error: Exception) -> ThreadlineError:
+        """The error of our tree for one of the driver; `identity` is told of a lost connection."""
+
+    def blocking_backend(self) -> Backend:
+        return self._blocking  # type: ignore[no-any-return]
+
+    def loop_backend(self) -> Backend | None:
+        return self._on_loop  # type: ignore[no-any-return]
+
+    def add_layer(self, layer: Callable[[Any], Any]) -> None:
+        self._blocking, self._on_loop = layer(self._blocking), layer(self._on_loop)
+
+    def connections(self) -> dict[str, PoolFigures]:
+        halves = {"sync": [self.blocking], "async": self.loops.held()}
+        found = {half: [one.figures() for one in held if isinstance(one, Pool)] for half, held in halves.items()}
+        return {half: PoolFigures(*map(sum, zip(*pools, strict=True))) for half, pools in found.items() if pools}
+
+    def close_blocking(self) -> None:
+        run_now(self.blocking.aclose())
+
+    def close_loops(self) -> None:
+        for loop, source in self.loops.take_all().items():
+            # A loop that runs closes its connections itself; one that does not run has no task that could use them.
+            if loop.is_running():
+                with suppress(RuntimeError):  # it was closed at this moment
+                    loop.call_soon_threadsafe(source.shut)
+            else:
+                source.shut()
+
+    async def aclose_loop(self) -> None:
+        source = self.loops.take_here()
+        if source is not None:
+            await source.aclose()
+
+    def abandon(self) -> list[Any]:
+        inherited = [self.blocking, *self.loops.take_all().values()]
+        self.blocking = self.source(is_of_loop=False)
+        return inherited
+
+    async def _lent(self, source: Pool | Given, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return await source.lend(lambda connection: act(self.wire(connection)))
+        except self.driver_errors as error:
+            if isinstance(error, ThreadlineError):
+                raise
+            raise self.translated(error) from error
+
+
+class PerLoop(Generic[T]):
+    """One resource for each event loop, made on first use; those of loops that were closed are let go."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._held: dict[asyncio.AbstractEventLoop, T] = {}
+
+    def here(self) -> T:
+        """The resource of the running loop."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        held = self._held.get(loop)
+        if held is None:
+            # Another thread may add its loop meanwhile: one atomic step for each.
+            for ended in [one for one in list(self._held) if one.is_closed()]:
+                self._held.pop(ended, None)
+            held = self._held[loop] = self._make()
+        return held
+
+    def held(self) -> list[T]:
+        """The resources of all loops."""
+        return list(self._held.values())
+
+    def take_here(self) -> T | None:
+        """Take the resource of the running loop out, to close it."""
+        import asyncio
+
+        return self._held.pop(asyncio.get_running_loop(), None)
+
+    def take_all(self) -> dict[asyncio.AbstractEventLoop, T]:
+        """Take all resources out."""
+        held, self._held = self._held, {}
+        return held
+
+
+class ServerIdentity:
+    """Which server this process knows, and how often it was lost."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        # Which run of which server answered last.
+        self.server: Any = None
+        self._generations: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+    def lose(self) -> int:
+        """A connection was lost, or led to another server: begin a new generation, and return its number."""
+        self.generation += 1
+        return self.generation
+
+    def saw(self, server: Any) -> int | None:
+        """A connection leads to this run of this server; returns the generation that begins if it is another one."""
+        begun = None
+        if self.server is not None and self.server != server:
+            # Before the new server is noted: a put that is prepared between the two must not pass as one that knows it.
+            begun = self.lose()
+        self.server = server
+        return begun
+
+    def met(self, connection: Any, server: Any = None, generation: int | None = None) -> None:
+        """A new connection is open; `server` says which run of which server it leads to, where that is known.
+
+        `generation` is the one in which connecting began: a loss in the meantime makes the connection an old one.
+        """
+        if server is not None and self.saw(server) is not None:
+            generation = None
+        self._generations[connection] = self.generation if generation is None else generation
+
+    def has_met(self, connection: Any) -> bool:
+        return connection in self._generations
+
+    def generation_of(self, connection: Any) -> int:
+        """The generation in which a connection was made; for one that was given, the present one."""
+        return self._generations.get(connection, self.generation)
+
+    def is_current(self, connection: Any) -> bool:
+        """Whether a connection was made after the last loss; an older one may lead to a former server."""
+        return self.generation_of(connection) == self.generation
+
+
+class ServerDriver(ABC):
+    """A driver's connections as a pool lends them: what is alike on all servers."""
+
+    def __init__(self, identity: ServerIdentity) -> None:
+        self.identity = identity
+
+    async def is_good(self, connection: Any, idle_seconds: float) -> bool:
+        if not self.identity.is_current(connection):
+            return False
+        if self.has_ended(connection) or (idle_seconds > _RESTED_SECONDS and not await self.answers(connection)):
+            self.identity.lose()
+            return False
+        return True
+
+    @abstractmethod
+    def has_ended(self, connection: Any) -> bool:
+        """Whether an idle connection is closed, or the server has said something unasked. Sends nothing."""
+
+    @abstractmethod
+    async def answers(self, connection: Any) -> bool:
+        """Whether the server answers."""
+
+
+def has_input(descriptor: Any) -> bool:
+    """Whether something can be read: on an idle connection mostly the server's farewell."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def exhausted(size: int, where: object, timeout: float) -> Unavailable:
+    """All connections were in use for as long as a caller waits for one."""
+    return Unavailable(f"all {size} connections to {where} were in use for {timeout:g} s: raise pool_size, or timeout")
+
+
+def _after_fork_in_child() -> None:
+    for engine in list(_engines):
+        _inherited.extend(engine.abandon())
+
+
+def _close_at_exit() -> None:
+    """Tell the servers of engines that were not closed that their connections end."""
+    for engine in list(_engines):
+        engine.close_blocking()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_close_at_exit)

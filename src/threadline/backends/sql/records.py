@@ -1,0 +1,326 @@
+"""The Records port over any SQL database: one table, in the order of its key.
+
+The table's columns are those of `Record`; the name is called `path`. A put is one upsert that keeps the time of
+creation and raises the version. A put under a condition is one statement that changes a row or none
+(compare-and-swap), so two writers cannot both succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from ...base.hashing import blake2b
+from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, WithoutVectors, end_of_prefix, group_of
+from .reader import Database, Transaction
+from .statements import Dialect
+
+__all__ = [
+    "PlainWrites",
+    "RECORD_COLUMNS",
+    "RecordStatements",
+    "SqlRecords",
+    "bounds_of",
+    "record_columns",
+    "record_of_row",
+]
+
+_COLUMNS = "path, form, value, searchable, created, updated, expires, version"
+# In the order of the table, as a row binds them.
+RECORD_COLUMNS = f"space, {_COLUMNS}"
+_ALIVE = "(expires IS NULL OR expires > ?)"
+# Above every packed name: no segment begins with this byte.
+_END = b"\xff"
+# The lock of those who make indexes; no pool has this number.
+_INDEXING = -1
+
+
+def record_columns(types: dict[str, str]) -> str:
+    """The columns of the table in a dialect's types: `whole`, `path`, `blob`, `json`, `real`."""
+    whole, real = types["whole"], types["real"]
+    return (
+        f"space {whole} NOT NULL, path {types['path']} NOT NULL, form {whole} NOT NULL, "
+        f"value {types['blob']} NOT NULL, searchable {types['json']}, created {real} NOT NULL, "
+        f"updated {real} NOT NULL, expires {real}, version {whole} NOT NULL, PRIMARY KEY (space, path)"
+    )
+
+
+class RecordStatements:
+    """The statements of the table, ready for its driver."""
+
+    def __init__(self, dialect: Dialect, prefix: str) -> None:
+        table = f"{prefix}records"
+        self.table, self.dialect = table, dialect
+        # The keys by which items have an index, as far as this process knows.
+        self.indexed: set[str] = set()
+        # Without the schema: an index is in that of its table.
+        self.bare_prefix = prefix.rpartition(".")[2]
+        text = dialect.text
+        here = "space = ? AND path = ?"
+        columns, key = RECORD_COLUMNS, "space, path"
+        self.upsert = text(dialect.upsert(table, columns, key, kept="created", raised="version"))
+        self.upsert_together = text(
+            dialect.upsert(table, columns, key, kept="created", raised="version", rows=dialect.rows_together)
+        )
+        self.add = text(dialect.insert(table, RECORD_COLUMNS, "space, path", replace=False))
+        changed = "form = ?, value = ?, searchable = ?, updated = ?, expires = ?, version = version + 1"
+        self.swap = text(f"UPDATE {table} SET {changed} WHERE {here} AND version = ?")
+        self.drop = text(f"DELETE FROM {table} WHERE {here}")
+        self.drop_version = text(f"DELETE FROM {table} WHERE {here} AND version = ?")
+        self.touch = text(f"UPDATE {table} SET expires = ? WHERE {here}")
+        self.one = text(f"SELECT {_COLUMNS} FROM {table} WHERE {here}")
+        # The first name in a range, of records that live.
+        within = "space = ? AND path > ? AND path < ?"
+        self.first = text(f"SELECT path FROM {table} WHERE {within} AND {_ALIVE} ORDER BY path LIMIT 1")
+        self.count = text(f"SELECT count(*) FROM {table} WHERE {within} AND {_ALIVE}")
+        self.drop_within = text(f"DELETE FROM {table} WHERE {within}")
+        self.expired = text(
+            f"SELECT path FROM {table} WHERE space = ? AND expires IS NOT NULL AND expires <= ? "
+            f"ORDER BY expires LIMIT ?"
+        )
+        self.rewrap = text(
+            f"UPDATE {table} SET form = ?, value = ? WHERE {here} AND version = ? AND form = ? AND value = ?"
+        )
+        self.forms = text(f"SELECT form, count(*) FROM {table} GROUP BY form")
+        self.drop_expired = text(f"DELETE FROM {table} WHERE {here} AND expires IS NOT NULL AND expires <= ?")
+
+    def named(self, space: int, names: Sequence[bytes]) -> tuple[str, list[Any]]:
+        """The records of these names, and what the statement binds."""
+        condition, bound = self.dialect.among("path", names)
+        return self.dialect.text(f"SELECT {_COLUMNS} FROM {self.table} WHERE space = ? AND {condition}"), [
+            space,
+            *bound,
+        ]
+
+    def scan(self, space: int, scan: Scan) -> tuple[str, list[Any]]:
+        """A page of a scan, and what the statement binds."""
+        low, high = bounds_of(scan.prefix)
+        is_indexed = any(key in self.indexed for key, _ in scan.equals)
+        # The number itself and no bound value: an index of items only is not used otherwise.
+        conditions = [f"{self.dialect.space_of_items if is_indexed else 'space'} = {space:d}", "path > ?", "path < ?"]
+        values: list[Any] = [low if scan.newest_first else max(low, scan.after), high]
+        if scan.newest_first and scan.after_time is not None:
+            conditions.append("(updated < ? OR (updated = ? AND path > ?))")
+            values += [scan.after_time, scan.after_time, scan.after]
+        if scan.now is not None:
+            conditions.append(_ALIVE)
+            values.append(scan.now)
+        for key, value in scan.equals:
+            condition, bound = self.dialect.json_may_equal("searchable", key, value)
+            conditions.append(condition)
+            values += bound
+        where = " AND ".join(conditions)
+        order = "updated DESC, path" if scan.newest_first else "path"
+        statement = f"SELECT {_COLUMNS} FROM {self.table} WHERE {where} ORDER BY {order} LIMIT ?"
+        return self.dialect.text(statement), [*values, scan.limit]
+
+
+class PlainWrites:
+    """Changes without a condition, as work for a transaction; a group commit may make the puts of callers together."""
+
+    __slots__ = ("_callers", "_sql")
+
+    def __init__(self, statements: RecordStatements, *callers: Sequence[RecordChange]) -> None:
+        self._sql = statements
+        self._callers = callers
+
+    @property
+    def are_puts(self) -> bool:
+        """Whether nothing is deleted: puts of several callers are then the same together as one after the other."""
+        return all(change.record is not None for changes in self._callers for change in changes)
+
+    def joined(self, others: Iterable[PlainWrites]) -> PlainWrites:
+        """These changes and then those of others, as one piece of work."""
+        return PlainWrites(self._sql, *self._callers, *(changes for one in others for changes in one._callers))
+
+    async def __call__(self, tx: Transaction) -> None:
+        puts: list[tuple[Any, ...]] = []
+        drops: list[tuple[int, bytes]] = []
+        for changes in self._callers:
+            if len(changes) == 1 and (one := changes[0][2]) is not None:
+                puts.append((int(changes[0][0]), *one[:7], 1))
+                continue
+            # Of several changes to one name the last one of a caller holds; that of each caller raises the version.
+            last = {(int(space), name): record for space, name, record, _ in changes}
+            puts += [(place[0], *record[:-1], 1) for place, record in last.items() if record is not None]
+            drops += [place for place, record in last.items() if record is None]
+        # Ordered by name, so that no two writers deadlock; callers stay in their order.
+        if puts:
+            await self._put(sorted(puts, key=_place), tx)
+        if drops:
+            await tx.many(self._sql.drop, sorted(drops))
+
+    async def _put(self, rows: list[tuple[Any, ...]], tx: Transaction) -> None:
+        """Upsert rows; as many as go together in statements of one size, which stay prepared."""
+        most = self._sql.dialect.rows_together
+        whole = len(rows) // most * most if most > 1 else 0
+        if whole:
+            parts = [[value for row in rows[at : at + most] for value in row] for at in range(0, whole, most)]
+            await tx.many(self._sql.upsert_together, parts)
+        if whole < len(rows):
+            await tx.many(self._sql.upsert, rows[whole:])
+
+
+class SqlRecords(WithoutVectors):
+    """Named records in one table of a database."""
+
+    def __init__(self, database: Database, statements: RecordStatements) -> None:
+        self._database = database
+        self._sql = statements
+
+    async def read_records(self, space: RecordSpace, names: Sequence[bytes]) -> list[Record | None]:
+        async def work(tx: Transaction) -> list[Record | None]:
+            if len(names) == 1:
+                rows = await tx.rows(self._sql.one, (int(space), names[0]))
+                return [record_of_row(rows[0]) if rows else None]
+            found: dict[bytes, Record] = {}
+            most = self._sql.dialect.most_values - 1
+            for start in range(0, len(names), most):
+                for row in await tx.rows(*self._sql.named(int(space), names[start : start + most])):
+                    record = record_of_row(row)
+                    found[record.name] = record
+            return [found.get(name) for name in names]
+
+        return await (self._database.read_once(work) if len(names) == 1 else self._database.read(work))
+
+    async def write_records(self, changes: Sequence[RecordChange]) -> int | None:
+        if all(change.if_version is None for change in changes):
+            await self._database.write(PlainWrites(self._sql, changes))
+            return None
+
+        async def work(tx: Transaction) -> None:
+            for position, change in enumerate(changes):
+                if not await self._make(change, tx):
+                    raise _Refused(position)
+
+        try:
+            await self._database.write(work)
+        except _Refused as refused:
+            return refused.position
+        return None
+
+    async def _make(self, change: RecordChange, tx: Transaction) -> bool:
+        """Make one change where its condition holds; tells whether it does."""
+        sql, expected, record = self._sql, change.if_version, change.record
+        place = (int(change.space), change.name)
+        if expected is None:
+            await PlainWrites(sql, [change])(tx)
+            return True
+        if record is None:
+            changed = expected != ABSENT and await tx.run(sql.drop_version, (*place, expected))
+        elif expected == ABSENT:
+            changed = await tx.run(sql.add, (int(change.space), *_stored(record)))
+        else:
+            new = (record.form, record.value, record.searchable, record.updated, record.expires)
+            changed = await tx.run(sql.swap, (*new, *place, expected))
+        if changed:
+            return True
+        # This very change may have been made before, and its answer lost.
+        rows = await tx.rows(sql.one, place)
+        if record is None or not rows:
+            return record is None and not rows
+        there = record_of_row(rows[0])
+        return there.version == expected + 1 and (there.form, there.value) == (record.form, record.value)
+
+    async def touch_records(self, space: RecordSpace, names: Sequence[bytes], expires: float | None) -> None:
+        values = [(expires, int(space), name) for name in sorted(names)]
+        await self._database.write(lambda tx: tx.many(self._sql.touch, values))
+
+    async def scan_records(self, space: RecordSpace, scan: Scan) -> list[Record]:
+        rows = await self._database.read_once(lambda tx: tx.rows(*self._sql.scan(int(space), scan)))
+        return [record_of_row(row) for row in rows]
+
+    async def record_prefixes(
+        self, space: RecordSpace, prefix: bytes, depth: int, after: bytes, limit: int, now: float | None = None
+    ) -> list[bytes]:
+        alive = now if now is not None else -1.0
+
+        async def work(tx: Transaction) -> list[bytes]:
+            low, high = bounds_of(prefix)
+            groups: list[bytes] = []
+            while len(groups) < limit:
+                rows = await tx.rows(self._sql.first, (int(space), low, high, alive))
+                if not rows:
+                    break
+                group, low = group_of(bytes(rows[0][0]), depth)
+                if group > after and (not groups or groups[-1] != group):
+                    groups.append(group)
+            return groups
+
+        return await self._database.read(work)
+
+    async def count_records(self, space: RecordSpace, prefix: bytes, now: float | None = None) -> int:
+        values = (int(space), *bounds_of(prefix), now if now is not None else -1.0)
+        [(count,)] = await self._database.read_once(lambda tx: tx.rows(self._sql.count, values))
+        return int(count)
+
+    async def drop_records(self, space: RecordSpace, prefix: bytes) -> int:
+        return await self._database.write(lambda tx: tx.run(self._sql.drop_within, (int(space), *bounds_of(prefix))))
+
+    async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[bytes]:
+        async def work(tx: Transaction) -> list[bytes]:
+            rows = await tx.rows(self._sql.expired, (int(space), now, limit))
+            names = sorted(bytes(path) for (path,) in rows)
+            return [name for name in names if await tx.run(self._sql.drop_expired, (int(space), name, now))]
+
+        return await self._database.write(work)
+
+    async def rewrap_records(self, space: RecordSpace, pairs: Sequence[tuple[Record, Record]]) -> None:
+        values = [
+            (new.form, new.value, int(space), old.name, old.version, old.form, old.value)
+            for old, new in sorted(pairs, key=lambda pair: pair[0].name)
+        ]
+        await self._database.write(lambda tx: tx.many(self._sql.rewrap, values))
+
+    async def record_forms(self) -> dict[int, int]:
+        rows = await self._database.read_once(lambda tx: tx.rows(self._sql.forms))
+        return {int(form): int(count) for form, count in rows}
+
+    async def index_records(self, keys: Sequence[str]) -> None:
+        missing: list[str] = []
+        found: list[str] = []
+        for key in keys:
+            name = f"{self._sql.bare_prefix}items_by_{blake2b(key.encode(), digest_size=4).hexdigest()}"
+            index = self._sql.dialect.record_index(self._sql.table, name, key)
+            if index is not None:
+                there, made = index
+                found.append(key)
+                if not await self._database.read_once(lambda tx, there=there: tx.rows(there)):  # type: ignore[misc]
+                    missing.append(made)
+
+        async def work(tx: Transaction) -> None:
+            # One process at a time: the second finds the index there.
+            await tx.lock(_INDEXING, exclusive=True)
+            for statement in missing:
+                await tx.run(statement)
+
+        if missing:
+            await self._database.write(work)
+        self._sql.indexed.update(found)
+
+
+class _Refused(Exception):
+    """Ends a transaction in which a condition does not hold."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+def bounds_of(prefix: bytes) -> tuple[bytes, bytes]:
+    """Names below a prefix lie between these two; a name is longer than its prefix."""
+    return prefix, end_of_prefix(prefix) or _END
+
+
+_place = itemgetter(0, 1)
+
+
+def _stored(record: Record | None) -> tuple[Any, ...]:
+    assert record is not None
+    return (*record[:-1], 1)
+
+
+def record_of_row(row: Any) -> Record:
+    """The record of a row as it is read."""
+    path, form, value, searchable, created, updated, expires, version = row
+    return Record(bytes(path), form, bytes(value), searchable, created, updated, expires, version)

@@ -1,0 +1,84 @@
+"""The group commit of SQLite: all that waits goes into one transaction of the connection that writes.
+
+Puts of the usual kind go together in a few statements, and so do puts of records that have no condition. Other work
+has a savepoint each, and takes back only itself when it fails.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...ports.checkpoints import Change
+from ..shared_commit import Job, SharedCommit
+from ..sql.records import PlainWrites
+from .connections import SqliteConnections
+from .dialect import run_in
+from .errors import translated
+from .put import put_one, put_together
+
+if TYPE_CHECKING:
+    from ..sql.statements import Statements
+
+__all__ = ["SqliteCommit"]
+
+
+class SqliteCommit(SharedCommit):
+    """Commits changes of the usual kind, and functions of a transaction."""
+
+    def __init__(self, connections: SqliteConnections, statements: Statements, *, is_alone: bool = False) -> None:
+        super().__init__(is_alone=is_alone)
+        self._connections = connections
+        self._statements = statements
+
+    def _transact(self, group: list[Job], before_commit: Callable[[], None]) -> None:
+        if len(group) == 1 and type(group[0].work) is Change:
+            work = partial(put_one, self._statements, group[0].work)
+            group[0].result = self._connections.write(work, before_commit)
+            return
+        has_begun = False
+
+        def do(connection: sqlite3.Connection) -> None:
+            nonlocal has_begun
+            has_begun = True
+            puts = [job for job in group if isinstance(job.work, Change)]
+            if puts:
+                made = put_together(connection, self._statements, [job.work for job in puts])
+                for job, result in zip(puts, made, strict=True):
+                    job.result = result
+            writes = [job for job in group if isinstance(job.work, PlainWrites) and job.work.are_puts]
+            if writes:
+                run_in(connection, writes[0].work.joined([job.work for job in writes[1:]]))
+            if len(puts) + len(writes) < len(group):
+                done = {*puts, *writes}
+                for job in group:
+                    if job not in done:
+                        self._do_other(connection, job, is_alone=len(group) == 1)
+            before_commit()
+
+        try:
+            self._connections.write(do, before_commit)
+        except Exception as error:
+            if has_begun or len(group) == 1:
+                raise
+            # Another process has the file, or the store was closed: that is no job's fault, and one after the other
+            # would wait for the same time once more.
+            for job in group:
+                job.error = error
+
+    def _do_other(self, connection: sqlite3.Connection, job: Job, *, is_alone: bool) -> None:
+        if is_alone:
+            job.result = run_in(connection, job.work)
+            return
+        connection.execute("SAVEPOINT job")
+        try:
+            with translated(self._connections.path):
+                job.result = run_in(connection, job.work)
+        except Exception as error:
+            if not connection.in_transaction:
+                raise  # SQLite gave up the whole transaction: nothing of the group is stored
+            connection.execute("ROLLBACK TO job")
+            job.error = error
+        connection.execute("RELEASE job")

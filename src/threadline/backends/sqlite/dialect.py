@@ -1,0 +1,125 @@
+"""What is SQLite's own in the common SQL: column types, upserts, JSON, and a transaction of the driver."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from ...base.drive import run_now
+from ..sql.statements import standard_upsert
+from ..sql.writer import Transaction
+
+__all__ = ["COLUMN_TYPES", "SqliteDialect", "SqliteTransaction", "json_at", "page_counts", "plain_rows", "run_in"]
+
+T = TypeVar("T")
+
+COLUMN_TYPES = {
+    "path": "BLOB",
+    "json": "TEXT",
+    "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "text": "TEXT",
+    "key": "TEXT",
+    "blob": "BLOB",
+    "whole": "INTEGER",
+    "real": "REAL",
+    "rowless": " WITHOUT ROWID",
+}
+
+
+class SqliteDialect:
+    """The common SQL is SQLite's own; only upserts and JSON differ."""
+
+    name = "sqlite"
+    most_values = 512
+    share_lock = ""  # a writer holds the whole file
+    rows_together = 10
+    # Without statistics SQLite prefers the primary key to any other index. As an expression, it is none of that key.
+    space_of_items = "space + 0"
+
+    def __init__(self, indexed: Sequence[str] = (), *, may_index: bool = True) -> None:
+        self._indexed = frozenset(indexed)
+        self._may_index = may_index
+
+    def text(self, statement: str) -> str:
+        return statement
+
+    def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
+        marks = ", ".join("?" * len(columns.split(",")))
+        verb = "REPLACE" if replace else "IGNORE"
+        return f"INSERT OR {verb} INTO {table} ({columns}) VALUES ({marks})"
+
+    def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
+        return standard_upsert(table, columns, key, kept=kept, raised=raised, rows=rows)
+
+    def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        if key in self._indexed:
+            return f"{json_at(column, key)} = ?", [value]
+        # A JSON path, quoted; the core passes only keys that need no escape.
+        return f"json_extract({column}, ?) = ?", [f'$."{key}"', value]
+
+    def json_may_equal(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
+        return f"{_noted_at(column, key)} IN (?, '')", [value]
+
+    def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
+        if not self._may_index:
+            return None
+        at = _noted_at("searchable", key)
+        made = f"CREATE INDEX IF NOT EXISTS {name} ON {table} ({at}, path) WHERE {self.space_of_items} = 1"
+        return f"SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = '{name}'", made
+
+    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+        return f"{column} IN ({', '.join('?' * len(values))})", list(values)
+
+
+class SqliteTransaction:
+    """A connection inside a transaction; never suspends."""
+
+    epoch_base = 0  # a file has no server that could lose commits, so it has one generation
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._cursor = connection.cursor()
+        # A given connection may have a row_factory of its own; the core reads tuples.
+        self._cursor.row_factory = None
+
+    async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._cursor.execute(statement, values).fetchall()
+
+    async def run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        return self._cursor.execute(statement, values).rowcount
+
+    async def many(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
+        self._cursor.executemany(statement, values)
+
+    async def lock(self, pool: int, *, exclusive: bool) -> bool:
+        return False  # a writer holds the whole file
+
+
+def run_in(connection: sqlite3.Connection, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+    """The result of work on a connection that is inside a transaction."""
+    return run_now(work(SqliteTransaction(connection)))
+
+
+def json_at(column: str, key: str) -> str:
+    """The expression of a key that has an index: part of the statement, or SQLite would not use the index."""
+    return f"json_extract({column}, '$.\"{key}\"')"
+
+
+def _noted_at(column: str, key: str) -> str:
+    """The value of a key, or the empty text: one look-up then finds the records that do not have the key as well."""
+    return f"ifnull({json_at(column, key)}, '')"
+
+
+def plain_rows(connection: sqlite3.Connection, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+    """All rows of a query as tuples, whatever row_factory the connection has."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor.execute(statement, values).fetchall()
+
+
+def page_counts(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """The pages of the database, how many of them are unused, and the bytes of a page."""
+    pages, unused, page_bytes = (
+        plain_rows(connection, f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    return pages, unused, page_bytes

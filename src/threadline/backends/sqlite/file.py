@@ -1,0 +1,142 @@
+"""The file behind the connections to a SQLite database, and whether its name still leads to it.
+
+A file that is moved, deleted or replaced stays open to the connections that have it: SQLite would go on committing to a
+file that nobody finds by its name. The same holds for the `-wal` beside it, which has the commits since the last
+checkpoint. So every commit and every read compares what the two names lead to now with what they led to before.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import NoReturn
+
+from ...errors import Unavailable
+from .dialect import plain_rows
+
+__all__ = ["DatabaseFile", "absolute", "uri_of"]
+
+# Which file a name leads to: the device and the inode.
+_Identity = tuple[int, int]
+
+
+class DatabaseFile:
+    """The file that one store has open, from its first connection on.
+
+    Once the name leads elsewhere the file stays lost, also when it is put back: another process may have written to it
+    under its other name, unseen by the connections that were open.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        # SQLite itself resolves a file: URI: then the connection is asked for the name.
+        self._name = None if name is None or name.startswith("file:") else name
+        self._identity: _Identity | None = None
+        # Only a file that was found to be a Threadline store must stay the same.
+        self._is_in_use = False
+        self._wal_name = ""
+        self._wal_identity: _Identity | None = None
+        # Why the file is lost; None while it is not.
+        self.lost: str | None = None
+
+    def check_not_lost(self) -> None:
+        """Raise Unavailable if the file was found to be lost before."""
+        if self.lost is not None:
+            raise Unavailable(self.lost)
+
+    def check_name(self) -> None:
+        """Raise Unavailable if the name leads elsewhere: no connection opens, or creates, another file in its place."""
+        self.check_not_lost()
+        if self._is_in_use and self._identity is not None and _identity_of(self._name or "") != self._identity:
+            self._lose(
+                f"{self._name} was moved, deleted or replaced while this saver had it open, and this saver does not "
+                f"go on: it would write where nobody finds it. If the file was moved, put it back beside "
+                f"{self._name}-wal, which may have its last commits; then open a new saver"
+            )
+
+    def opened(self, connection: sqlite3.Connection) -> None:
+        """Note which file a new connection has; once the file is in use it must be the same."""
+        if self._is_in_use:
+            self.check_name()
+            return
+        if self._name is None:
+            self._name = next((file or "" for _, name, file in _databases(connection) if name == "main"), "")
+        self._identity = _identity_of(self._name) if self._name else None
+
+    def prepared(self, connection: sqlite3.Connection) -> None:
+        """From now on the file is in use; its `-wal`, if it has one, exists."""
+        self._is_in_use = True
+        self.check_name()
+        if self._identity is not None:
+            # SQLite follows symbolic links before it names the file beside the database.
+            self._wal_name = os.path.realpath(self._name or "") + "-wal"
+            self._wal_identity = _identity_of(self._wal_name) if _has_wal(connection) else None
+
+    def released(self) -> None:
+        """No connection is open any more: the last one took its `-wal` along, and the next one makes another."""
+        self._wal_identity = None
+
+    def check(self, connection: sqlite3.Connection) -> None:
+        """Raise Unavailable unless both names lead to what the connections have open. Costs two calls of `stat`."""
+        if (
+            self.lost is not None
+            or self._identity is None
+            or not self._is_in_use
+            or _identity_of(self._name or "") != self._identity
+        ):
+            self.check_name()
+        if self._wal_identity is None or _identity_of(self._wal_name) == self._wal_identity:
+            return
+        if _has_wal(connection):
+            self._lose(
+                f"{self._wal_name} was removed while this saver had it open. It had the last commits, which are "
+                "brought into the database when the last saver closes that has it open. This saver does not go on: "
+                "close all that use the database, then open a new saver"
+            )
+        self._wal_identity = None  # the owner of a given connection chose another journal
+
+    def _lose(self, reason: str) -> NoReturn:
+        self.lost = reason
+        raise Unavailable(reason)
+
+
+def absolute(path: str) -> str:
+    """A path, or a file: URI, that names the same file after a change of the working directory."""
+    try:
+        if not path.startswith("file:"):
+            return os.path.abspath(path)
+        from urllib.parse import unquote  # few stores need it, and it takes a while to import
+
+        name, mark, query = path.removeprefix("file:").partition("?")
+        is_in_memory = name.startswith(":memory:") or "mode=memory" in query or "vfs=memdb" in query
+        if is_in_memory or os.path.isabs(unquote(name)):
+            return path
+        return uri_of(os.path.abspath(unquote(name))) + mark + query
+    except FileNotFoundError:  # the working directory was deleted: SQLite will say so
+        return path
+
+
+def uri_of(path: str) -> str:
+    """The file: URI of a path."""
+    from urllib.parse import quote
+
+    return "file:" + quote(path)
+
+
+def _identity_of(name: str) -> _Identity | None:
+    """What a name leads to at this moment; None if to nothing."""
+    try:
+        found = os.stat(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise Unavailable(f"cannot tell whether {name} is still there ({error.strerror}): try again") from error
+    # Some file systems give no inode numbers: then there is nothing to compare.
+    return (found.st_dev, found.st_ino) if found.st_ino else (0, 0)
+
+
+def _databases(connection: sqlite3.Connection) -> list[tuple[int, str, str | None]]:
+    return plain_rows(connection, "PRAGMA database_list")
+
+
+def _has_wal(connection: sqlite3.Connection) -> bool:
+    return plain_rows(connection, "PRAGMA journal_mode") == [("wal",)]

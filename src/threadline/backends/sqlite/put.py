@@ -1,0 +1,252 @@
+"""What SQLite does its own way: many puts of the usual kind in a few statements, and deletions on a full disk.
+
+Each row that is bound costs little, each statement much. A deletion that finds no room uses the reserve (room.py) and
+goes in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import lru_cache
+from itertools import chain, compress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ...errors import StorageFull
+from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointKeys, Stale, ThreadRow
+from ...ports.records import RecordChange
+from ...ports.rules import ACTIVITY_SECONDS, is_usual
+from ..sql.writer import SqlBackend
+from .records import AskingDatabase, SqliteRecords
+from .vectors import SqliteVectors
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from ..sql.statements import Statements
+
+__all__ = ["SqliteBackend", "put_one", "put_together"]
+
+T = TypeVar("T")
+K = TypeVar("K")
+# How many checkpoints of a thread are deleted at a time where there is no room for all.
+_PART = 100
+_ALL = 1 << 62
+# Statements exist for these numbers of threads; the last thread is repeated up to the next number.
+_SIZES = (1, 4, 16, 128)
+# Statements exist for these numbers of rows.
+_ROWS = (32, 8, 4, 2, 1)
+
+
+class PuttingDatabase(AskingDatabase, Protocol):
+    """A database that commits puts of the usual kind together."""
+
+    async def put(self, change: Change) -> bool:
+        """Whether the change was made; if not, its thread is not what the change was prepared for."""
+
+    async def make_room(self) -> int:
+        """Release the reserve for a deletion; how many bytes were still missing."""
+
+
+class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
+    """The common backend, with a shorter way for most puts, and deletions that work on a full disk."""
+
+    database: PuttingDatabase
+
+    async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
+        if len(changes) == 1:
+            [change] = changes
+            if change.stamp is not None and is_usual(change) and await self.database.put(change):
+                return [Applied(change.stamp)]
+        return await super().apply(changes)
+
+    async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
+        try:
+            return await SqlBackend.remove_thread(self, thread_id, deleted_before, now)
+        except StorageFull:
+            await self.database.make_room()
+        # One transaction may need more room than there is: most rows are deleted before it, in parts.
+        while page := await self.walk(thread_id, None, _PART):
+            await self.remove_checkpoints(thread_id, [CheckpointKey(one.row.namespace, one.row.id) for one in page])
+        thread = await self.thread(thread_id)
+        if thread is not None:
+            await self.collect(thread.pool, await self.pool_digests(thread.pool, b"", _ALL), set())
+        return await self._with_room(lambda: SqlBackend.remove_thread(self, thread_id, deleted_before, now))
+
+    async def remove_checkpoints(
+        self,
+        thread_id: str,
+        keys: CheckpointKeys,
+        settled: CheckpointKeys = (),
+        *,
+        seen: CheckpointKeys | None = None,
+        guarded: CheckpointKeys = (),
+    ) -> int | None:
+        async def remove(part: Sequence[tuple[CheckpointKey, bool]]) -> int | None:
+            going = [key for key, goes in part if goes]
+            emptied = [key for key, goes in part if not goes]
+            return await SqlBackend.remove_checkpoints(self, thread_id, going, emptied, seen=seen, guarded=guarded)
+
+        return await self._in_parts(remove, [*((key, True) for key in keys), *((key, False) for key in settled)])
+
+    async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
+        async def collect(part: Sequence[bytes]) -> int | None:
+            return await SqlBackend.collect(self, pool, part, reachable)
+
+        return await self._in_parts(collect, candidates) or 0
+
+    # A deletion notes before and after it: the lease of a sweep, which checkpoints are no heads any more.
+
+    async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
+        return await self._with_room(lambda: SqlBackend.swap_thread(self, before, after))
+
+    async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
+        return await self._with_room(lambda: SqlBackend.swap_lease(self, thread_id, before, after))
+
+    async def write_records(self, changes: Sequence[RecordChange]) -> int | None:
+        if any(change.record is not None for change in changes):
+            return await SqlBackend.write_records(self, changes)
+        return await self._with_room(lambda: SqlBackend.write_records(self, changes))
+
+    async def _with_room(self, act: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of work that may use the reserve."""
+        try:
+            return await act()
+        except StorageFull:
+            missing = await self.database.make_room()
+        try:
+            return await act()
+        except StorageFull as full:
+            if not missing:
+                raise
+            raise StorageFull(f"{full}. To delete from it, free {missing:,} bytes more") from None
+
+    async def _in_parts(
+        self, act: Callable[[Sequence[K]], Coroutine[Any, Any, int | None]], values: Sequence[K]
+    ) -> int | None:
+        """The sum of what work on some values returns: on all of them, or by halves where there is no room for that."""
+        if len(values) <= 1:
+            return await self._with_room(lambda: act(values))
+        try:
+            return await act(values)
+        except StorageFull:
+            await self.database.make_room()
+        half = -(-len(values) // 2)
+        first = await self._in_parts(act, values[:half])
+        second = None if first is None else await self._in_parts(act, values[half:])
+        return None if first is None or second is None else first + second
+
+
+def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> bool:
+    """Make one change of the usual kind, inside a write transaction: whether its thread was as expected."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    execute = cursor.execute
+    thread = execute(sql.thread_to_put, (change.thread_id,)).fetchone()
+    if thread is None:
+        return False
+    serial, pool, epoch, status, deleted_before, active = thread
+    # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
+    if (pool, epoch) != change.stamp or status in ("deleted", "archived") or deleted_before is not None:
+        return False
+    for witness in change.witnesses:
+        if execute(sql.has_witness, (pool, serial, *witness)).fetchone() is None:
+            return False
+    if change.chunks:
+        _insert(cursor, sql.add_chunk, [(pool, *chunk) for chunk in sorted(change.chunks)])
+    if change.moved:
+        _insert(cursor, sql.move_chunk, [(pool, *chunk) for chunk in sorted(change.moved)])
+    for row in change.checkpoints:
+        execute(sql.put_checkpoint, (pool, serial, *row))
+    if change.writes:
+        adds = [(pool, serial, *write[:-1]) for write in change.writes if not write[-1]]
+        if adds:
+            _insert(cursor, sql.add_write, adds)
+        if len(adds) < len(change.writes):
+            _insert(cursor, sql.replace_write, [(pool, serial, *write[:-1]) for write in change.writes if write[-1]])
+    if change.now - active > ACTIVITY_SECONDS:
+        execute(sql.touch, (change.now, change.thread_id))
+    return True
+
+
+def put_together(connection: sqlite3.Connection, sql: Statements, changes: Sequence[Change]) -> list[bool]:
+    """Make changes of the usual kind, inside a write transaction; for each, whether its thread was as expected."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    threads = {row[0]: row[1:] for row in _threads(cursor, sql, [change.thread_id for change in changes])}
+    is_made = [
+        change.thread_id in threads
+        and _is_expected(threads[change.thread_id], change)
+        and _has_witnesses(cursor, sql, threads[change.thread_id], change)
+        for change in changes
+    ]
+    chunks: list[Any] = []
+    moved: list[Any] = []
+    checkpoints: list[Any] = []
+    adds: list[Any] = []
+    replaces: list[Any] = []
+    for change in compress(changes, is_made):
+        serial, pool, *_, active = threads[change.thread_id]
+        chunks += [(pool, *chunk) for chunk in change.chunks]
+        if change.moved:
+            moved += [(pool, *chunk) for chunk in change.moved]
+        checkpoints += [(pool, serial, *row) for row in change.checkpoints]
+        for write in change.writes:
+            (replaces if write.replaces else adds).append((pool, serial, *write[:-1]))
+        if change.now - active > ACTIVITY_SECONDS:
+            cursor.execute(sql.touch, (change.now, change.thread_id))
+    for statement, rows in (
+        (sql.add_chunk, sorted(chunks)),
+        (sql.move_chunk, sorted(moved)),
+        (sql.put_checkpoint, checkpoints),
+        (sql.add_write, adds),
+        (sql.replace_write, replaces),
+    ):
+        if rows:
+            _insert(cursor, statement, rows)
+    return is_made
+
+
+def _insert(cursor: sqlite3.Cursor, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert rows by as few statements as possible.
+
+    Python's driver releases the interpreter for each statement, and waits to get it back. `executemany` would do so
+    for every row.
+    """
+    if len(rows) == 1:
+        cursor.execute(statement, rows[0])
+        return
+    start = 0
+    while start < len(rows):
+        size = next(size for size in _ROWS if size <= len(rows) - start)
+        batch = rows[start : start + size]
+        cursor.execute(_for_rows(statement, size), list(chain.from_iterable(batch)))
+        start += size
+
+
+@lru_cache(maxsize=64)
+def _for_rows(statement: str, count: int) -> str:
+    """An insert of one row, made for several."""
+    head, _, marks = statement.rpartition(" VALUES ")
+    return f"{head} VALUES {', '.join([marks] * count)}"
+
+
+def _threads(cursor: sqlite3.Cursor, sql: Statements, thread_ids: list[str]) -> list[Any]:
+    size = next(size for size in _SIZES if len(thread_ids) <= size)
+    values = thread_ids + thread_ids[-1:] * (size - len(thread_ids))
+    columns = "thread_id, serial, pool, epoch, status, deleted_before, active"
+    marks = ", ".join("?" * size)
+    return cursor.execute(f"SELECT {columns} FROM {sql.t} WHERE thread_id IN ({marks})", values).fetchall()
+
+
+def _is_expected(thread: Sequence[Any], change: Change) -> bool:
+    _, pool, epoch, status, deleted_before, _ = thread
+    # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
+    return (pool, epoch) == change.stamp and status not in ("deleted", "archived") and deleted_before is None
+
+
+def _has_witnesses(cursor: sqlite3.Cursor, sql: Statements, thread: Sequence[Any], change: Change) -> bool:
+    """Whether the rows that the change relies on are there."""
+    serial, pool, *_ = thread
+    return all(
+        cursor.execute(sql.has_witness, (pool, serial, *witness)).fetchone() is not None for witness in change.witnesses
+    )

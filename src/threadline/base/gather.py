@@ -1,0 +1,113 @@
+"""Work of tasks that comes in one round of an event loop, or while other work is under way, is done together.
+
+Each event loop has its own queue. When work that was done together fails, each piece is tried again alone, and has an
+outcome of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["TaskGather"]
+
+W = TypeVar("W")
+_Asked = tuple[W, "asyncio.Future[None]"]
+
+
+class TaskGather(Generic[W]):
+    """Does work of the tasks of an event loop together; two pieces with the same mark one after the other."""
+
+    def __init__(
+        self, do: Callable[[list[W]], Coroutine[Any, Any, None]], mark: Callable[[W], Hashable], *, most: int
+    ) -> None:
+        self._do = do
+        self._mark = mark
+        self._most = most
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting[W]] = WeakKeyDictionary()
+
+    def ask(self, work: W) -> asyncio.Future[None]:
+        """What is to be awaited until the work is done. A task that is cancelled stops waiting; its work goes on."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        here = self._loops.get(loop)
+        if here is None:
+            here = self._loops[loop] = _Waiting()
+        future = loop.create_future()
+        here.queue.append((work, future))
+        if not here.is_busy:
+            here.is_busy = True
+            loop.call_soon(self._go_on, loop, here)
+        return future
+
+    async def finish(self) -> None:
+        """Wait until nothing of this event loop waits any more."""
+        import asyncio
+
+        here = self._loops.get(asyncio.get_running_loop())
+        while here is not None and here.queue:
+            await asyncio.wait([future for _, future in here.queue])
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop, here: _Waiting[W]) -> None:
+        """Have what waits done by a task of its own: a task that waits may be cancelled, the work of others may not."""
+        here.is_busy = bool(here.queue) and not loop.is_closed()
+        if not here.is_busy:
+            return
+        group = self._taken(here)
+        here.task = loop.create_task(self._finish(group))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            # Not inside the task: one that is cancelled before it begins would never come to it.
+            for _, future in group:
+                if not future.done():
+                    future.cancel()
+            self._go_on(loop, here)
+
+        here.task.add_done_callback(ended)
+
+    def _taken(self, here: _Waiting[W]) -> list[_Asked[W]]:
+        group: list[_Asked[W]] = []
+        marks = set()
+        while here.queue and len(group) < self._most:
+            mark = self._mark(here.queue[0][0])
+            if mark in marks:
+                break
+            marks.add(mark)
+            group.append(here.queue.popleft())
+        return group
+
+    async def _finish(self, group: Sequence[_Asked[W]]) -> None:
+        try:
+            await self._do([work for work, _ in group])
+        except Exception as error:
+            if len(group) == 1:
+                _tell(group, error)
+                return
+            for one in group:
+                await self._finish([one])
+        else:
+            _tell(group, None)
+
+
+class _Waiting(Generic[W]):
+    """What waits on one event loop, and whether something is under way there."""
+
+    def __init__(self) -> None:
+        self.queue: deque[_Asked[W]] = deque()
+        self.is_busy = False
+        self.task: asyncio.Task[None] | None = None
+
+
+def _tell(group: Sequence[_Asked[W]], error: Exception | None) -> None:
+    for _, future in group:
+        if not future.done():
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(None)

@@ -1,0 +1,186 @@
+"""A Cache: results of nodes for a time, sync and async on one object.
+
+A cache that cannot be reached, or an entry that cannot be decoded, is a miss with a warning: never a failed node.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from .base.printable import printable
+from .core.context import Context, Tools, bound
+from .core.records.cached import (
+    CACHE,
+    Entry,
+    FullKey,
+    clear_entries,
+    delete_entries,
+    entry_at,
+    get_entries,
+    known_entry,
+    stable_key,
+    sweep_entries,
+    values_of,
+)
+from .core.records.checks import check_namespace
+from .core.records.contents import pack_result
+from .core.records.items import time_now
+from .core.records.single import Packed, put_packed
+from .core.retention.policy import seconds_of
+from .errors import InvalidRequest, Unavailable
+from .ports.engine import Engine
+
+__all__ = ["ResultCache"]
+
+log = logging.getLogger("threadline.cache")
+T = TypeVar("T")
+
+
+class ResultCache:
+    """Values by namespace and key, each for a time to live; see docs/cache.md."""
+
+    def __init__(self, engine: Engine, tools: Tools, *, ttl: Any = None) -> None:
+        self._engine = engine
+        self._tools = tools
+        self._ttl = _seconds(ttl)
+        # The engine where its records are objects of this process, which are got and set without a coroutine.
+        self._memory: Any = engine if tools.keeps_objects and hasattr(engine, "held_entries") else None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._engine.url!r})"
+
+    def get(self, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
+        """The values of those of these (namespace, key) pairs that are cached."""
+        entries, memory = _entries(keys), self._memory
+        if memory is not None and (held := memory.held_entries) is not None and self._tools.is_open:
+            return values_of(self._tools, entries, [held.get(entry.name) for entry in entries])
+        try:
+            return self._engine.run(get_entries(self._tools, entries))
+        except Unavailable as error:
+            return _missed(error, {})
+
+    async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
+        if self._memory is not None:
+            return self.get(keys)
+        entries = _entries(keys)
+        try:
+            return await self._engine.arun(get_entries(self._tools, entries))
+        except Unavailable as error:
+            return _missed(error, {})
+
+    def set(self, pairs: Mapping[FullKey, tuple[Any, Any]]) -> None:
+        """Keep values, each with its time to live: seconds, a timedelta, text such as `1h`, or None for the default."""
+        packed, memory = self._packed(pairs), self._memory
+        if memory is not None and (held := memory.held_entries) is not None and self._tools.is_open:
+            held.put(packed, time_now())
+        elif packed:
+            try:
+                self._engine.run(put_packed(self._tools, packed, CACHE))
+            except Unavailable as error:
+                _missed(error, None)
+
+    async def aset(self, pairs: Mapping[FullKey, tuple[Any, Any]]) -> None:
+        if self._memory is not None:
+            self.set(pairs)
+            return
+        packed = self._packed(pairs)
+        if packed:
+            try:
+                await self._engine.awrite(put_packed(self._tools, packed, CACHE))
+            except Unavailable as error:
+                _missed(error, None)
+
+    def delete(self, keys: Sequence[FullKey]) -> None:
+        """Forget these entries."""
+        entries = _entries(keys)
+        self._run(lambda store: delete_entries(store, entries))
+
+    async def adelete(self, keys: Sequence[FullKey]) -> None:
+        entries = _entries(keys)
+        await self._arun(lambda store: delete_entries(store, entries))
+
+    def clear(self, namespaces: Sequence[Sequence[str]] | None = None) -> int:
+        """Forget all entries of these namespaces, or of all; returns how many."""
+        named = _namespaces(namespaces)
+        return self._run(lambda store: clear_entries(store, named))
+
+    async def aclear(self, namespaces: Sequence[Sequence[str]] | None = None) -> int:
+        named = _namespaces(namespaces)
+        return await self._arun(lambda store: clear_entries(store, named))
+
+    def key(self, *args: Any, **named: Any) -> str:
+        """A key for these arguments: equal for equal arguments, in every process."""
+        return stable_key(self._tools.codec, *args, **named)
+
+    def sweep(self) -> int:
+        """Delete what has expired; returns how many entries went."""
+        return self._run(lambda store: sweep_entries(store, time.time()))
+
+    async def asweep(self) -> int:
+        return await self._arun(lambda store: sweep_entries(store, time.time()))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.close()
+
+    async def aclose(self) -> None:
+        await self._engine.aclose()
+
+    def _packed(self, pairs: Mapping[FullKey, tuple[Any, Any]]) -> list[Packed]:
+        """Values as bytes, on the calling thread; one that cannot be stored is left out with a warning."""
+        made: list[Packed] = []
+        for key, pair in pairs.items():
+            named, name, bound = known_entry(*key) if type(key) is tuple and len(key) == 2 else _entry(key)
+            if type(pair) is not tuple or len(pair) != 2:
+                _require_pair(pair, "set takes a pair of value and time to live for each key, such as (value, None)")
+            value, ttl = pair
+            seconds = self._ttl if ttl is None else float(ttl) if type(ttl) is int and ttl > 0 else _seconds(ttl)
+            try:
+                made.append((name, pack_result(self._tools.codec, value), seconds, None, bound))
+            except TypeError as error:
+                log.warning("the result for %r cannot be stored and is not cached: %s", named, printable(error))
+        return made
+
+    def _run(self, operation: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
+        return self._engine.run(bound(self._tools, operation))
+
+    async def _arun(self, operation: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
+        return await self._engine.arun(bound(self._tools, operation))
+
+
+def _entries(keys: Sequence[FullKey]) -> list[Entry]:
+    try:
+        return [known_entry(namespace, key) for namespace, key in keys]
+    except (TypeError, ValueError):  # lists instead of tuples, or what is no key at all
+        return [_entry(key) for key in keys]
+
+
+def _entry(key: Any) -> Entry:
+    if type(key) is not tuple or len(key) != 2:
+        _require_pair(key, "a key of a cache is a pair of namespace and key, such as (('summaries',), 'k')")
+    return entry_at(key[0], key[1])
+
+
+def _seconds(ttl: Any) -> float | None:
+    return seconds_of(ttl, "ttl")
+
+
+def _require_pair(value: Any, sentence: str) -> None:
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise InvalidRequest(f"{sentence}, not a {type(value).__name__}")
+
+
+def _namespaces(namespaces: Sequence[Sequence[str]] | None) -> list[tuple[str, ...]] | None:
+    if namespaces is None:
+        return None
+    if isinstance(namespaces, str):
+        raise InvalidRequest("clear takes a list of namespaces, each a tuple of texts")
+    return [check_namespace(one, may_be_empty=True) for one in namespaces]
+
+
+def _missed(error: Unavailable, otherwise: T) -> T:
+    log.warning("the cache cannot be reached, and the node runs without it: %s", printable(error))
+    return otherwise

@@ -1,0 +1,295 @@
+"""Fetching the chunks that references need, level by level, and verifying each against its name.
+
+What was verified is kept as bytes and references, within a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from ..base.bounded_cache import BoundedCache
+from ..codec.envelope import Envelope
+from ..errors import Corrupt, InvalidRequest, NotFound
+from ..ports.checkpoints import split_links
+from .cutting import INLINE_BYTES, LONGEST_PIECE
+from .digest import Digester, Digesters
+from .pack import Pack, place_in, unpack_pack
+from .refs import (
+    LIST,
+    MAP,
+    Inline,
+    Node,
+    Pair,
+    Pieces,
+    Ref,
+    Root,
+    Tree,
+    are_digests,
+    unpack_node,
+    unpack_ref,
+    unpack_root,
+)
+
+__all__ = ["ANY_PACK", "Gatherer", "Pile", "chunk_place", "is_short"]
+
+# digests -> digest, links, form and stored bytes of each that is there
+FetchChunks = Callable[[list[bytes]], Awaitable["list[tuple[bytes, bytes, int, bytes]]"]]
+# What a chunk is wanted as, besides the kinds of trees: the root of a tree, or a pack that an item moved into.
+_ROOT, ANY_PACK = -1, -2
+# A list or dict of so many items, each of a chunk at most, is far from being too large.
+_MOST_SHORT = 256
+_FLAT, _TEXT = frozenset((bytes, type(None))), frozenset((str,))
+
+
+def chunk_place(pool: int, digest: bytes) -> bytes:
+    """What a chunk's seal is bound to."""
+    return b"chunk:%d:" % pool + digest
+
+
+class Pile:
+    """The verified contents that some references need: items as bytes, nodes and roots as references."""
+
+    __slots__ = ("damaged", "items", "locked", "moved", "nodes", "roots")
+
+    def __init__(self) -> None:
+        self.items: dict[bytes, bytes] = {}
+        self.nodes: dict[bytes, Node] = {}
+        self.roots: dict[bytes, Tree] = {}
+        # Items that moved into packs which are not at hand yet: the pack of each, and its place there.
+        self.moved: dict[bytes, tuple[bytes, int]] = {}
+        # What could not be had, and why: looking at a value that needs it raises.
+        self.damaged: dict[bytes, str] = {}
+        # Those of them that are sealed under a key which the ring lacks, and what the ring said.
+        self.locked: dict[bytes, str] = {}
+
+
+class Gatherer:
+    """Fetches and verifies the chunks of one store, and remembers them."""
+
+    def __init__(self, digesters: Digesters, envelope: Envelope, cache_bytes: int) -> None:
+        self.digesters = digesters
+        self.envelope = envelope
+        self.contents: BoundedCache[bytes, bytes] = BoundedCache(cache_bytes // 2)
+        self.nodes: BoundedCache[bytes, Node | Tree] = BoundedCache(cache_bytes // 2)
+
+    async def gather(self, pool: int, refs: Iterable[Ref | Pair], fetch: FetchChunks, pile: Pile) -> None:
+        """Fill the pile with all the references need: each chunk once, a level's chunks in one query."""
+        nodes: dict[bytes, tuple[int, int]] = {}  # digest -> kind, depth
+        items: set[bytes] = set()
+        for ref in refs:
+            if not isinstance(ref, tuple):
+                _need(ref, pile, items, nodes)
+            elif ref[0]:
+                if ref[1] is None:
+                    items.add(ref[0])
+                elif is_short(ref[1]):
+                    items.update(split_links(ref[0]))
+                else:
+                    with suppress(Corrupt):  # whoever needs the value will find the same
+                        _need(unpack_ref(*ref), pile, items, nodes)
+        while items or nodes:
+            absent = self._from_cache(pile, items, nodes)
+            if absent:
+                self._accept(pool, pile, absent, await fetch(sorted(absent)), nodes)
+            below: dict[bytes, tuple[int, int]] = {}
+            items = set()
+            for digest, (kind, depth) in nodes.items():
+                if kind == _ROOT:
+                    if digest in pile.roots:
+                        _need(pile.roots[digest], pile, items, below)
+                    continue
+                node = pile.nodes.get(digest)
+                if node is None or node.pack is not None:
+                    continue
+                if depth > 1:
+                    if not are_digests(node.refs):
+                        continue  # whoever needs the value will find that its chunks do not fit together
+                    below.update((child, (kind, depth - 1)) for child in node.refs if child not in pile.nodes)
+                elif node.is_plain:
+                    items.update(node.refs)
+                else:
+                    for ref in node.refs:
+                        _need(ref, pile, items, below)
+            if pile.moved:
+                self._resolve(pool, pile, below)
+            items -= pile.items.keys()
+            nodes = below
+
+    async def gather_nodes(
+        self, pool: int, nodes: dict[bytes, tuple[int, int]], fetch: FetchChunks, pile: Pile
+    ) -> None:
+        """Fill the pile with these nodes (digest -> kind, depth) in one query, and with nothing below them.
+
+        Packs become leaves that name their items, so that they can be compared with others.
+        """
+        wanted = {digest: place for digest, place in nodes.items() if digest not in pile.nodes}
+        absent = self._from_cache(pile, set(), wanted)
+        if absent:
+            self._accept(pool, pile, absent, await fetch(sorted(absent)), wanted)
+        for digest in wanted:
+            node = pile.nodes.get(digest)
+            if node is not None and node.pack is not None:
+                pile.nodes[digest] = self._named(pool, node.pack, pile)
+
+    async def gather_roots(self, pool: int, refs: Iterable[Ref], fetch: FetchChunks, pile: Pile) -> None:
+        """Fill the pile with the roots of those trees whose description is a chunk, and with nothing below them."""
+        roots = {ref.digest: (_ROOT, 0) for ref in refs if isinstance(ref, Root) and ref.digest not in pile.roots}
+        if roots:
+            await self.gather_nodes(pool, roots, fetch, pile)
+
+    def _named(self, pool: int, pack: Pack, pile: Pile) -> Node:
+        """A pack as a leaf that names its items, as plain ones do; the pile gets the items."""
+        digester = self.digesters.of(pool)
+        refs: list[Ref] = []
+        for content in pack.contents():
+            if len(content) < INLINE_BYTES:
+                refs.append(Inline(content))
+            else:
+                digest = digester.item(content)
+                pile.items[digest] = content
+                refs.append(digest)
+        return Node(tuple(refs), pack.keys, pack=pack)
+
+    def clear(self) -> None:
+        self.contents.clear()
+        self.nodes.clear()
+
+    def _from_cache(self, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int, int]]) -> set[bytes]:
+        """Take what is cached; what remains must be fetched."""
+        held_items = self.contents.get_many(items)
+        pile.items.update(held_items)
+        if not nodes:
+            return items - held_items.keys()
+        held_nodes = self.nodes.get_many(nodes.keys())
+        for digest, held in held_nodes.items():
+            if isinstance(held, Tree):
+                pile.roots[digest] = held
+            else:
+                pile.nodes[digest] = held
+        return (items - held_items.keys()) | (nodes.keys() - held_nodes.keys())
+
+    def _accept(
+        self,
+        pool: int,
+        pile: Pile,
+        wanted: set[bytes],
+        fetched: list[tuple[bytes, bytes, int, bytes]],
+        nodes: dict[bytes, tuple[int, int]],
+    ) -> None:
+        """Verify what was fetched, and keep it."""
+        items: dict[bytes, bytes] = {}
+        digester = self.digesters.of(pool)
+        is_sealed, named = self.envelope.ring is not None, digester.item
+        for digest, links, form, content in fetched:
+            if type(content) is not bytes or type(links) is not bytes:
+                pile.damaged[digest] = "is damaged: it holds no bytes"
+                continue
+            if form or is_sealed:
+                try:
+                    most = None if digest in nodes else LONGEST_PIECE
+                    content = self.envelope.unwrap(form, content, chunk_place(pool, digest), most)
+                except NotFound as locked:
+                    pile.damaged[digest] = "cannot be opened"
+                    pile.locked[digest] = str(locked)
+                    continue
+                except (Corrupt, InvalidRequest, TypeError) as damage:
+                    pile.damaged[digest] = f"is damaged: {damage}"
+                    continue
+            if digest not in nodes:
+                if links:
+                    self._point(pile, digester, digest, links, content)
+                elif named(content) != digest:
+                    pile.damaged[digest] = "was altered"
+                else:
+                    items[digest] = content
+            elif digester.node(links, content) != digest:
+                pile.damaged[digest] = "was altered"
+            else:
+                try:
+                    self._keep_node(pile, digest, links, content, nodes[digest][0])
+                except Corrupt as damage:
+                    pile.damaged[digest] = f"is damaged: {damage}"
+        pile.items.update(items)
+        self.contents.add_new(items, _item_cost)
+        if len(fetched) < len(wanted):
+            for digest in wanted.difference([row[0] for row in fetched]):
+                pile.damaged[digest] = "is missing"
+
+    def _keep_node(self, pile: Pile, digest: bytes, links: bytes, content: bytes, kind: int) -> None:
+        held: Node | Tree
+        if kind == _ROOT:
+            held = pile.roots[digest] = unpack_root(links, content)
+        elif kind == ANY_PACK:
+            pack = unpack_pack(content)
+            held = pile.nodes[digest] = Node((), pack.keys, pack=pack)
+        else:
+            held = pile.nodes[digest] = unpack_node(links, content, kind)
+        self.nodes.put(digest, held, len(links) * 4 + len(content) + 200)
+
+    def _point(self, pile: Pile, digester: Digester, digest: bytes, links: bytes, content: bytes) -> None:
+        """Note that an item moved into a pack."""
+        try:
+            pile.moved[digest] = links, place_in(digester, digest, links, content)
+        except Corrupt as damage:
+            pile.damaged[digest] = f"is damaged: {damage}"
+
+    def _resolve(self, pool: int, pile: Pile, wanted: dict[bytes, tuple[int, int]]) -> None:
+        """Take items that moved out of their packs, or note that their packs are wanted."""
+        named = self.digesters.of(pool).item
+        found: dict[bytes, bytes] = {}
+        for digest, (name, place) in list(pile.moved.items()):
+            node = pile.nodes.get(name)
+            if node is None and name not in pile.damaged:
+                wanted[name] = ANY_PACK, 1
+                continue
+            del pile.moved[digest]
+            if node is None:
+                pile.damaged[digest] = f"moved into the chunk {name.hex()}, which {pile.damaged[name]}"
+                if name in pile.locked:
+                    pile.locked[digest] = pile.locked[name]
+            elif node.pack is None or place >= len(node.pack) or named(content := node.pack.content(place)) != digest:
+                pile.damaged[digest] = "is damaged: it is not where it points to"
+            else:
+                found[digest] = content
+        pile.items.update(found)
+        self.contents.add_new(found, _item_cost)
+
+
+def _item_cost(content: bytes) -> int:
+    return len(content) + 150
+
+
+def is_short(packed: Any) -> bool:
+    """Whether a packed reference is a list or dict of a few items that are inline or links."""
+    if type(packed) is not list or len(packed) != 3 or packed[1] != [] or packed[0] not in (LIST, MAP):
+        return False
+    entries = packed[2]
+    if type(entries) is int:
+        return packed[0] == LIST and 0 <= entries <= _MOST_SHORT
+    if type(entries) is not list or len(entries) > _MOST_SHORT:
+        return False
+    if packed[0] == LIST:
+        return _FLAT.issuperset(map(type, entries))
+    return _FLAT.issuperset(map(type, entries[1::2])) and _TEXT.issuperset(map(type, entries[::2]))
+
+
+def _need(ref: Ref, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int, int]]) -> None:
+    """Note which chunks a reference needs that are not in the pile yet."""
+    if type(ref) is bytes:
+        if ref not in pile.items:
+            items.add(ref)
+    elif isinstance(ref, Pieces):
+        items.update(digest for digest in ref.digests if digest not in pile.items)
+    elif isinstance(ref, Root):
+        if ref.digest not in pile.roots:
+            nodes[ref.digest] = _ROOT, 0
+        else:
+            _need(pile.roots[ref.digest], pile, items, nodes)
+    elif isinstance(ref, Tree):
+        for child in ref.refs:
+            _need(child, pile, items, nodes)
+        for digest, depth in ref.nodes():
+            if digest not in pile.nodes:
+                nodes[digest] = ref.kind, depth

@@ -1,0 +1,133 @@
+"""Packs: a closed run of items in one chunk, which compresses well and is decoded in one go.
+
+    0xC1, a byte that begins nothing in msgpack
+    the length of the header, 4 bytes
+    the header, in msgpack: [heads, which, sizes, keys]
+    the items' states, side by side
+
+`heads` are the type headers of the items (codec/codec.py), each once; an empty one means that the state is the whole
+item. `which` has a byte per item, the place of its head, and is empty where there is one head only. `sizes` are the
+bytes of each state, `keys` the keys of a dict's items, or nil.
+
+An item of a pack that other rows refer to by its digest has a *pointer* for its row: the pack's digest as its link, and
+for its content the item's place in the pack, one byte, with a check of eight.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import ormsgpack
+
+from ..codec.codec import OBJECT
+from ..codec.framing import EXT_HEADERS, ext_frame
+from ..errors import Corrupt
+from .digest import Digester
+
+__all__ = ["LARGEST_PACK", "PACK", "Pack", "pack_of", "place_in", "pointer_to", "split_object", "unpack_pack"]
+
+PACK = b"\xc1"
+# What is larger is not compressed (codec/envelope.py).
+LARGEST_PACK = 1 << 19
+_MOST_HEADS = 256
+_MOST_ITEMS = 128
+_MISFITS = (ValueError, TypeError, LookupError)
+
+
+class Pack:
+    """The items of a closed run."""
+
+    __slots__ = ("body", "ends", "heads", "keys", "which")
+
+    def __init__(
+        self, heads: list[bytes], which: bytes, ends: list[int], keys: tuple[str, ...] | None, body: bytes
+    ) -> None:
+        self.heads, self.which, self.ends, self.keys, self.body = heads, which, ends, keys, body
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def head(self, place: int) -> bytes:
+        """The type header of an item; empty where its state is the whole item."""
+        return self.heads[self.which[place] if self.which else 0]
+
+    def each_head(self) -> list[bytes]:
+        """The type header of each item."""
+        heads = self.heads
+        return [heads[place] for place in self.which] if self.which else heads * len(self.ends)
+
+    def content(self, place: int) -> bytes:
+        """One item, encoded."""
+        state = self.body[self.ends[place - 1] if place else 0 : self.ends[place]]
+        head = self.head(place)
+        return ext_frame(OBJECT, head, state) if head else state
+
+    def contents(self) -> list[bytes]:
+        """All items, encoded."""
+        if self.heads == [b""]:
+            starts = [0, *self.ends[:-1]]
+            return [self.body[start:end] for start, end in zip(starts, self.ends, strict=True)]
+        return [self.content(place) for place in range(len(self.ends))]
+
+
+def pack_of(heads: list[bytes], sizes: list[int], keys: tuple[str, ...] | None, body: bytes) -> bytes | None:
+    """The bytes of a pack; `heads` has one for each item. None for too many kinds of items."""
+    places = {head: place for place, head in enumerate(dict.fromkeys(heads))}
+    if len(places) > _MOST_HEADS:
+        return None
+    which = bytes(map(places.__getitem__, heads)) if len(places) > 1 else b""
+    header = ormsgpack.packb([list(places), which, sizes, keys and list(keys)])
+    return b"".join((PACK, len(header).to_bytes(4, "big"), header, body))
+
+
+def split_object(content: bytes) -> tuple[bytes, bytes]:
+    """The type header of an encoded object and its state; of anything else no header, and all of it."""
+    start = EXT_HEADERS.get(content[0])
+    if start is None or content[start - 1] != OBJECT:
+        return b"", content
+    end = start + 1 + content[start]
+    return content[start:end], content[end:]
+
+
+def unpack_pack(content: bytes) -> Pack:
+    """The pack that a chunk holds; Corrupt where its parts do not fit."""
+    if not content.startswith(PACK):
+        raise Corrupt("it is no pack")
+    start = 5 + int.from_bytes(content[1:5], "big")
+    try:
+        heads, which, sizes, keys = ormsgpack.unpackb(content[5:start])
+        body = content[start:]
+        if not _fits(heads, which, sizes, keys, len(body)):
+            raise Corrupt("a pack's header does not fit its items")
+    except _MISFITS as error:
+        raise Corrupt("a pack's header is damaged") from error
+    return Pack(heads, which, list(accumulate(sizes)), None if keys is None else tuple(keys), body)
+
+
+def pointer_to(digester: Digester, digest: bytes, pack: bytes, place: int) -> tuple[bytes, bytes]:
+    """The links and the content of the row of an item that is in a pack."""
+    return pack, bytes((place,)) + digester.pointer(digest, pack, place)
+
+
+def place_in(digester: Digester, digest: bytes, links: bytes, content: bytes) -> int:
+    """The place that a pointer names; Corrupt where it is none."""
+    if not content or content[1:] != digester.pointer(digest, links, content[0]):
+        raise Corrupt("it points to no place in a pack")
+    return content[0]
+
+
+def _fits(heads: Any, which: Any, sizes: Any, keys: Any, length: int) -> bool:
+    if type(heads) is not list or type(which) is not bytes or type(sizes) is not list or not heads:
+        return False
+    if not {bytes}.issuperset(map(type, heads)) or not {int}.issuperset(map(type, sizes)):
+        return False
+    if not 0 < len(sizes) <= _MOST_ITEMS or min(sizes) < 1 or sum(sizes) != length:
+        return False
+    if len(heads) > 1 and (len(which) != len(sizes) or max(which) >= len(heads)):
+        return False
+    if len(heads) == 1 and which:
+        return False
+    if keys is None:
+        return True
+    return type(keys) is list and len(keys) == len(sizes) and {str}.issuperset(map(type, keys))

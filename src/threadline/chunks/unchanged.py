@@ -1,0 +1,172 @@
+"""Which items of a list or dict are still what they were, so that they need not be encoded again: decided by bytes.
+
+The items of a value are packed together in one call, which is quick, and compared with the bytes of the value before.
+Msgpack says itself where a value ends: where the bytes begin alike, so do the items. Items that were found unchanged
+keep their references. What a sequence was made from can always be taken from its bytes again, without looking at values
+that the program may have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from operator import is_
+from typing import Any, NamedTuple
+
+from ..codec.codec import OBJECT
+from ..codec.framing import ext_frame
+from .refs import Pair
+
+__all__ = ["Block", "Mark", "Sequence", "are_same", "beginning", "continued"]
+
+# What chunks were last known to be stored by: pool, epoch, and the number of that knowledge (core/known.py).
+Mark = tuple[int, int, int]
+# How often the first item is looked for among those of before, when the beginning of a list was cut off.
+_MOST_SHIFTS = 8
+
+
+class Sequence:
+    """A list or dict as it was encoded: its items' bytes, their references, and the runs they were cut into."""
+
+    __slots__ = (
+        "are_packed",
+        "body",
+        "bounds",
+        "cost_bytes",
+        "ends",
+        "heads",
+        "is_exact",
+        "keys",
+        "kind",
+        "kinds",
+        "levels",
+        "names",
+        "objects",
+        "pairs",
+        "root",
+    )
+
+    def __init__(self, kind: int, keys: tuple[str, ...] | None, heads: list[bytes], body: bytes) -> None:
+        self.kind, self.keys = kind, keys
+        # The type header of each item, and their states side by side; where each of them ends.
+        self.heads, self.body = heads, body
+        self.ends: list[int] = []
+        self.pairs: list[Pair] = []
+        # Where the closed runs end, the names of their nodes, and which of these are packs.
+        self.bounds: list[int] = []
+        self.names: list[bytes] = []
+        self.are_packed: list[bool] = []
+        # The nodes that no node above holds, from the leaves up.
+        self.levels: list[list[bytes]] = []
+        self.root: Pair = (b"", b"")
+        # The values themselves, where the program promised not to change them or they are compared by identity.
+        self.objects: Any = None
+        # The types of the items, held for what was stored of them: one of a function may have no other home.
+        self.kinds: frozenset[type] = frozenset()
+        # Whether equal bytes mean equal items: not so where bytes are inside, which pack like bytearrays.
+        self.is_exact = True
+        self.cost_bytes = 0
+
+    def state(self, place: int) -> bytes:
+        """The bytes of one item behind its header."""
+        return self.body[self.ends[place - 1] if place else 0 : self.ends[place]]
+
+    def content(self, place: int) -> bytes:
+        """One item, encoded."""
+        state = self.state(place)
+        head = self.heads[place]
+        return ext_frame(OBJECT, head, state) if head else state
+
+    def is_like(self, other: Sequence) -> bool:
+        """Whether both hold the same items."""
+        if self.kind != other.kind or self.keys != other.keys or len(self.heads) != len(other.heads):
+            return False
+        if self.heads == other.heads:
+            return self.body == other.body
+        # One was packed together, the other one by one.
+        return all(self.content(place) == other.content(place) for place in range(len(self.heads)))
+
+
+class Block(NamedTuple):
+    """A stretch of items that an older sequence has, too: where it begins in both, and how long it is."""
+
+    start: int
+    before: int
+    length: int
+
+
+def beginning(old: Sequence, new: Sequence, state: Callable[[int], bytes]) -> Block:
+    """The items with which a sequence begins, and an older one of the same kind has, too; `state` packs an item."""
+    count, had = len(new.heads), len(old.heads)
+    if had <= count and _begins_alike(old, new, had):
+        return Block(0, 0, had)
+    front = _front(old, new)
+    if not front and old.keys is None and count:
+        shift = _shift(old, new, state(0))
+        if shift:
+            return Block(0, shift, had - shift)
+    return Block(0, 0, front)
+
+
+def continued(old: Sequence, new: Sequence, place: int, at: int, was: int) -> int:
+    """How many items from `place` on, whose bytes begin at `at`, are those that a run of before has from `was` on.
+
+    All of the run, or none.
+    """
+    run = bisect_right(old.bounds, was)
+    end = old.bounds[run] if run < len(old.bounds) else len(old.heads)
+    length = end - was
+    if not length or place + length > len(new.heads) or new.heads[place : place + length] != old.heads[was:end]:
+        return 0
+    if old.keys is not None and (new.keys is None or new.keys[place : place + length] != old.keys[was:end]):
+        return 0
+    return length if new.body.startswith(old.body[old.ends[was - 1] if was else 0 : old.ends[end - 1]], at) else 0
+
+
+def _begins_alike(old: Sequence, new: Sequence, count: int) -> bool:
+    """Whether the first items are those of before; `count` is at most what both have."""
+    return (
+        (new.body.startswith(old.body) if count == len(old.heads) else _has(new.body, old.body, old.ends[count - 1]))
+        and new.heads[:count] == old.heads[:count]
+        and (old.keys is None or (new.keys is not None and new.keys[:count] == old.keys[:count]))
+    )
+
+
+def _has(new: bytes, old: bytes, size: int) -> bool:
+    return len(new) >= size and new[:size] == old[:size]
+
+
+def _front(old: Sequence, new: Sequence) -> int:
+    """How many of the first items are alike."""
+    low, high = 0, min(len(old.heads), len(new.heads))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _begins_alike(old, new, middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _shift(old: Sequence, new: Sequence, state: bytes) -> int:
+    """How many items were cut off in front, where all that follow them are still there; 0 otherwise."""
+    at = -1
+    for _ in range(_MOST_SHIFTS):
+        at = old.body.find(state, at + 1)
+        if at < 0:
+            return 0
+        shift = bisect_right(old.ends, at)
+        if not shift or old.ends[shift - 1] != at:
+            continue  # within an item
+        left = len(old.heads) - shift
+        if left <= len(new.heads) and new.body.startswith(old.body[at:]) and new.heads[:left] == old.heads[shift:]:
+            return shift
+    return 0
+
+
+def are_same(old: Sequence, values: list[Any], keys: tuple[str, ...] | None) -> bool:
+    """Whether a list or dict begins with the very objects of before."""
+    objects, count = old.objects, len(old.heads)
+    if count > len(values) or (keys is not None and keys[:count] != old.keys):
+        return False
+    return all(map(is_, objects, values))

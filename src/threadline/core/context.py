@@ -1,0 +1,447 @@
+"""The context of the operations of one store.
+
+`Tools` are its codec and keys, and what this process remembers of it; a saver and its clones share them. A `Context`
+is what one operation gets: the tools and a backend, after the store was opened. Rows that may be sealed are read
+through it: it looks up keys that another process began to use, without which sound rows would seem damaged.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
+
+import ormsgpack
+
+from ..base.bounded_cache import BoundedCache
+from ..base.hashing import blake2b
+from ..chunks.digest import Digesters
+from ..chunks.encode import Encoder, Source
+from ..chunks.read import Reader
+from ..chunks.unchanged import Mark
+from ..chunks.unchanged import Sequence as EncodedSequence
+from ..codec.codec import Codec
+from ..codec.envelope import Envelope
+from ..codec.seal import Ring
+from ..errors import Corrupt, InvalidRequest
+from ..ports.checkpoints import Asking, Backend, CheckpointKeys, Found, Query, ThreadRow, Witness, WriteRow
+from ..ports.engine import Operation
+from ..ports.records import Record, RecordSpace, Scan
+from ..ports.rules import HIDDEN
+from .known import Known, KnownThreads, witness_of
+from .requests import Place
+from .retention.policy import Policy
+from .rows import Document, Roots, form_of_thread, read_document, read_metadata
+from .store_records import KEYS, read_record, swap_record
+
+__all__ = ["Context", "Descent", "Line", "Reads", "ToolOptions", "Tools", "bound", "ids_of_keys"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+V = TypeVar("V")
+_BYTES_PER_BRANCHING = 200
+_MOST_NOTED = 10_000
+_LEAST_BRANCHING_BYTES = 1024 * 1024
+_ENCRYPTED = "this store is encrypted: open it with encryption=KeyRing(…)"
+
+# The checkpoint that a put descends from, and whether it may begin a thread that is deleted.
+Descent = tuple[str | None, bool]
+
+
+class Line(NamedTuple):
+    """The last checkpoint of a namespace that was put or got, as the put that follows it needs it."""
+
+    witness: Witness
+    mark: Mark
+    roots: Roots
+    # What the lists and dicts of the channels were encoded as, as far as that was here.
+    sources: dict[str, EncodedSequence]
+
+
+class Context:
+    """A store as one operation sees it. The reading methods are those of the backend, and learn keys."""
+
+    __slots__ = ("backend", "tools")
+
+    def __init__(self, backend: Backend, tools: Tools) -> None:
+        self.backend, self.tools = backend, tools
+
+    async def find(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
+    ) -> Found | None:
+        found = await self.backend.find(thread_id, namespace, checkpoint_id, with_writes=with_writes)
+        if found is not None:
+            await self._learn([found])
+        return found
+
+    async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
+        return await self._learn(await self.backend.heads(thread_ids, namespace))
+
+    async def page(self, query: Query) -> list[Found]:
+        return await self._learn(await self.backend.page(query))
+
+    async def walk(self, thread_id: str, after: Any, limit: int, *, with_writes: bool = False) -> list[Found]:
+        return await self._learn(await self.backend.walk(thread_id, after, limit, with_writes=with_writes))
+
+    async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
+        return await self._learn(await self.backend.chain(thread_id, namespace, checkpoint_id, limit))
+
+    async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
+        return await self._learn(await self.backend.children(thread_id, keys))
+
+    async def thread_writes(self, thread_id: str) -> list[WriteRow]:
+        writes = await self.backend.thread_writes(thread_id)
+        await self._learn_forms([write.form for write in writes])
+        return writes
+
+    async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
+        page = await self.backend.asking(after, limit, prefix)
+        await self._learn_forms([form for one in page for form in (form_of_thread(one.thread), *_forms(one.writes))])
+        return page
+
+    async def thread(self, thread_id: str) -> ThreadRow | None:
+        row = await self.backend.thread(thread_id)
+        if row is not None and row.metadata:
+            await self._learn_forms([form_of_thread(row)])
+        return row
+
+    async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
+        page = await self.backend.threads(after, limit, prefix)
+        await self._learn_forms([form_of_thread(row) for row in page if row.metadata])
+        return page
+
+    async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
+        found = await self.backend.chunks(pool, digests)
+        await self._learn_forms([form for _, _, form, _ in found])
+        return found
+
+    async def read_records(self, space: RecordSpace, names: Sequence[bytes]) -> list[Record | None]:
+        found = await self.backend.read_records(space, names)
+        await self._learn_forms([one.form for one in found if one is not None and one.form > 1])
+        return found
+
+    async def scan_records(self, space: RecordSpace, scan: Scan) -> list[Record]:
+        found = await self.backend.scan_records(space, scan)
+        await self._learn_forms([one.form for one in found if one.form > 1])
+        return found
+
+    async def _learn(self, rows: list[Found]) -> list[Found]:
+        forms = [form for one in rows for form in (one.row.form, one.row.metadata_form, *_forms(one.writes))]
+        await self._learn_forms(forms)
+        return rows
+
+    async def _learn_forms(self, forms: list[int]) -> None:
+        if any(forms):
+            await self.tools.learn_keys(self.backend, forms)
+
+
+# Rows are read through a context where they are to be opened, and from the backend where that does not matter.
+Reads: TypeAlias = Backend | Context
+
+
+def bound(
+    tools: Tools,
+    operation: Callable[Concatenate[Context, P], Coroutine[Any, Any, T]],
+    *args: P.args,
+    **options: P.kwargs,
+) -> Operation[T]:
+    """An operation with its arguments, for an engine; the store is opened first."""
+
+    async def opened(backend: Backend) -> T:
+        if not tools.is_open:
+            await tools.open(backend)
+        return await operation(Context(backend, tools), *args, **options)
+
+    return opened
+
+
+class _Noted(dict[tuple[str, str], V], Generic[V]):
+    """Notes about checkpoints, by thread and id; the oldest notes go first."""
+
+    def note(self, thread_id: str, checkpoint_id: str, what: V) -> None:
+        self[thread_id, checkpoint_id] = what
+        if len(self) > _MOST_NOTED:
+            self.pop(next(iter(self)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOptions:
+    """The options of `connect` that are about values and memory; it checks their values."""
+
+    compression: str | None = "zstd"
+    cache_bytes: int = 64 * 1024 * 1024
+    trust_identity: bool = False
+    share_decoded: bool = False
+    index_metadata: Collection[str] = ()
+    fencing: bool = False
+    # The policy of a sweep that is given none, and after how many seconds an idle thread expires.
+    retention: Policy | None = None
+    ttl: float | None = None
+
+
+class Tools:
+    """Codec, digests, envelope and caches of one store; shared by the clones of a saver."""
+
+    def __init__(
+        self, codec: Codec, options: ToolOptions | None = None, *, ring: Ring | None = None, is_in_memory: bool = False
+    ) -> None:
+        self.options = options = options or ToolOptions()
+        self.envelope = Envelope(compression=options.compression, ring=ring)
+        # Under encryption nothing of the metadata is readable unless its key was named.
+        self.indexed = tuple(options.index_metadata) if ring is not None else None
+        self.digesters = Digesters()
+        self._is_in_memory = is_in_memory
+        # Records of such a store hold plain values as they are: nothing can alter them but this process.
+        self.keeps_objects = is_in_memory and ring is None
+        self._use(codec)
+        self._remember_within(options.cache_bytes)
+        self.fencing = options.fencing
+        # Whether a put is refused that has another value under its parent's version: `connect` has it so, except for
+        # the bytes of a given serializer, which need not be the same twice.
+        self.checks_versions = False
+        # The tokens of the leases that this saver holds, by thread: its puts are made under them.
+        self.leases: dict[str, bytes] = {}
+        self.is_open = False
+        # The record of the store's keys as it was last seen.
+        self._keys_record: bytes | None = None
+        # This and its clones: what is forgotten is forgotten by all of them.
+        self._family: weakref.WeakSet[Tools] = weakref.WeakSet([self])
+
+    def _use(self, codec: Codec) -> None:
+        """Encode and decode by a codec; begin to remember what it decodes and recognises."""
+        self.codec, options = codec, self.options
+        self._encoder = Encoder(codec, self.digesters.of(0), trust_identity=options.trust_identity)
+        self.reader = Reader(
+            codec,
+            self.digesters,
+            self.envelope,
+            cache_bytes=0 if self._is_in_memory else options.cache_bytes,
+            decoded_bytes=options.cache_bytes,
+            share_decoded=options.share_decoded,
+        )
+        # (thread, namespace) -> the checkpoint last put or got.
+        self._lines: BoundedCache[tuple[str, str], Line] = BoundedCache(options.cache_bytes)
+        self.warned: set[str] = set()
+        self._lenient: Tools | None = None
+
+    def _remember_within(self, cache_bytes: int) -> None:
+        """Begin to remember what is known of threads, in caches that share a bound."""
+        self.known = KnownThreads(cache_bytes // 2)
+        # Checkpoints whose puts are under way or failed, with what these descend from; those whose puts were refused.
+        self.coming = _Noted[Descent]()
+        self.refused = _Noted[bool]()
+        # Root checkpoints at which something was asked, as far as this process wrote or read it: the put that follows
+        # one settles its questions.
+        self.asked = _Noted[bool]()
+        # Which checkpoints a run may branch from although they are not the newest: it read them by their ids, or
+        # put them on such a branch. All others are fenced, so that what is forgotten is refused and not let through.
+        self._branching: BoundedCache[int, bool] = BoundedCache(max(cache_bytes // 8, _LEAST_BRANCHING_BYTES))
+        # pool -> how many checkpoints were deleted one by one since it was collected, and how many are a reason to.
+        self.uncollected: BoundedCache[int, tuple[int, int]] = BoundedCache(cache_bytes // 64)
+
+    def with_codec(self, codec: Codec) -> Tools:
+        """The same store seen through another codec; what was decoded or recognised is not shared."""
+        clone: Tools = object.__new__(Tools)
+        clone.__dict__.update(self.__dict__)
+        clone._use(codec)
+        self._family.add(clone)
+        return clone
+
+    async def open(self, backend: Backend) -> None:
+        """Learn the store's keys; a store is encrypted from its first use on, or never."""
+        if self.is_open:
+            return
+        ring = self.envelope.ring
+        stored = await read_record(backend, KEYS)
+        if ring is None:
+            if stored is not None:
+                raise InvalidRequest(_ENCRYPTED)
+        else:
+            if stored is None:
+                stored = await self._encrypt_new_store(backend, ring)
+            await self._use_keys(backend, ring, stored)
+        self.is_open = True
+
+    async def confirm_keys(self, backend: Backend, *, restores: bool) -> bool:
+        """Whether the store's keys are others than those in use, which are then replaced.
+
+        A store that lost everything may have been begun anew, with another secret, by somebody else; what is named by
+        the old one could be read by nobody. Where it has no keys yet and `restores`, it gets those in use.
+        """
+        ring = self.envelope.ring
+        stored = await read_record(backend, KEYS) if ring is not None else None
+        if ring is None or stored == self._keys_record:
+            return False
+        if stored is None:
+            if not restores or self._keys_record is None:
+                return False
+            await swap_record(backend, KEYS, None, self._keys_record)
+            stored = await read_record(backend, KEYS) or self._keys_record
+        before = self.digesters.secret
+        await self._use_keys(backend, ring, stored)
+        if self.digesters.secret == before:
+            return False
+        self.forget()
+        return True
+
+    async def learn_keys(self, backend: Backend, forms: Iterable[int]) -> None:
+        """Look up keys that another process began to use since this one opened the store, be it the first of all."""
+        ring = self.envelope.ring
+        # A damaged row may hold anything for its form.
+        if max([form for form in forms if type(form) is int], default=0) >> 1 <= len(self.envelope.key_numbers):
+            return
+        stored = await read_record(backend, KEYS)
+        if stored is not None:
+            if ring is None:
+                raise InvalidRequest(_ENCRYPTED)
+            await self._use_keys(backend, ring, stored)
+
+    def document(self, found: Found) -> Document:
+        """The document of a row; Corrupt, NotAllowed and NotFound (a key) name the checkpoint."""
+        return read_document(found, self.codec, self.envelope)
+
+    def metadata(self, found: Found) -> dict[str, Any]:
+        """The metadata of a row; raises like `document`."""
+        return read_metadata(found, self.codec, self.envelope)
+
+    def forget(self) -> None:
+        """Drop everything remembered, also by clones; the store is asked again."""
+        self.known.clear()
+        for one in list(self._family):
+            one._lines.clear()
+            one.reader.clear()
+
+    def expect(self, thread_id: str, checkpoint_id: str, descent: Descent) -> None:
+        """A put is under way: writes that overtake it descend from what it descends from."""
+        self.coming.note(thread_id, checkpoint_id, descent)
+        if self.refused:
+            self.refused.pop((thread_id, checkpoint_id), None)
+
+    @property
+    def lenient(self) -> Tools:
+        """The same store, where an object of a class that is not here is read as a `Structure`."""
+        if self._lenient is None:
+            from ..codec.structural import lenient
+
+            codec = lenient(self.codec)
+            self._lenient = self if codec is self.codec else self.with_codec(codec)
+        return self._lenient
+
+    def encoder(self, known: Known | None) -> Encoder:
+        """The encoder of a thread; while its pool is not known, under names of no pool."""
+        if self.envelope.ring is None:
+            return self._encoder
+        return self.encoder_of(known.stamp[0] if known is not None else 0)
+
+    def encoder_of(self, pool: int) -> Encoder:
+        """The encoder of a pool."""
+        return self._encoder.named_by(self.digesters.of(pool))
+
+    def keep_line(self, thread_id: str, witness: Witness, mark: Mark, roots: Roots, sources: dict[str, Source]) -> None:
+        """Remember where a checkpoint's values are and what they were encoded as, for the put that follows it."""
+        key = thread_id, witness[0]
+        held = self._lines.get(key)
+        # Whatever was encoded under this mark is stored, be it of this checkpoint or of another one.
+        kept = held.sources.copy() if held is not None and held.mark == mark else {}
+        for name, source in sources.items():
+            if isinstance(source, EncodedSequence):
+                kept[name] = source
+        cost = 1000 + 200 * len(roots.versions)
+        for one in kept.values():
+            cost += one.cost_bytes
+        self._lines.put(key, tuple.__new__(Line, (witness, mark, roots, kept)), cost)
+
+    def remember(self, found: Found, digests: Iterable[bytes], roots: Roots) -> None:
+        """Note that a row was read: these chunks are stored, and the put that follows need not read it again."""
+        if not self.knows(found):
+            witness = witness_of(found.row)
+            known = self.known.learn(found.thread_id, found.stamp, digests, witness)
+            if known.stamp == found.stamp:
+                self.keep_line(found.thread_id, witness, known.mark, roots, {})
+
+    def line(self, thread_id: str, namespace: str, known: Known | None) -> Line | None:
+        """What is remembered of a namespace, if what is known of its thread is what was known then."""
+        held = self._lines.get((thread_id, namespace))
+        return held if held is not None and known is not None and held.mark == known.mark else None
+
+    def knows(self, found: Found) -> bool:
+        """Whether a row, and with it what it is made of, is what was last put or got in its namespace."""
+        row, known = found.row, self.known.of(found.thread_id)
+        if known is None or known.stamp != found.stamp:
+            return False
+        held = self.line(found.thread_id, row.namespace, known)
+        return held is not None and held.witness.id == row.id and held.witness.created == row.created
+
+    def note_read(self, place: Place, *, by_id: bool) -> None:
+        """Remember how a run came to a checkpoint: by its id, or as the newest."""
+        if by_id:
+            self._branching.put(_short(place), True, _BYTES_PER_BRANCHING)
+        else:
+            self._branching.drop(_short(place))
+
+    def may_branch(self, place: Place) -> bool:
+        """Whether a put that builds on this place need not find it the newest still."""
+        return self._branching.get(_short(place)) or False
+
+    async def _encrypt_new_store(self, backend: Backend, ring: Ring) -> bytes:
+        # Of the whole store, also where only a part of its threads is seen.
+        whole = getattr(backend, "whole", backend)
+        records = [await whole.scan_records(space, Scan(limit=1)) for space in RecordSpace]
+        if await whole.count_threads() or await whole.count_threads(HIDDEN) or any(records):
+            raise InvalidRequest(
+                "this store holds plaintext: encryption is chosen when a store is new. "
+                "Open a new one with encryption=, and import this one into it"
+            )
+        sealed = ring.seal(os.urandom(32), b"digest key")
+        await swap_record(backend, KEYS, None, ormsgpack.packb([[ring.current], 1, sealed]))
+        stored = await read_record(backend, KEYS)
+        assert stored is not None
+        return stored
+
+    async def _use_keys(self, backend: Backend, ring: Ring, stored: bytes) -> None:
+        ids, number, sealed = ormsgpack.unpackb(stored)
+        if ring.current not in ids:
+            await swap_record(backend, KEYS, stored, ormsgpack.packb([[*ids, ring.current], number, sealed]))
+            return await self._use_keys(backend, ring, (await read_record(backend, KEYS)) or stored)
+        self.envelope.key_numbers = {key_id: position + 1 for position, key_id in enumerate(ids)}
+        self._keys_record = stored
+        secret = ring.open(ids[number - 1], sealed, b"digest key")
+        if secret != self.digesters.secret:
+            self.digesters.secret = secret
+        return None
+
+    async def reseal_digest_key(self, backend: Backend) -> None:
+        """Put the digest key under the current key, so that older keys can be retired."""
+        ring = self.envelope.ring
+        stored = await read_record(backend, KEYS)
+        assert ring is not None
+        assert stored is not None
+        ids, _, _ = ormsgpack.unpackb(stored)
+        sealed = ring.seal(self.digesters.secret, b"digest key")
+        await swap_record(backend, KEYS, stored, ormsgpack.packb([ids, ids.index(ring.current) + 1, sealed]))
+
+    async def digest_key_number(self, backend: Backend) -> int:
+        stored = await read_record(backend, KEYS)
+        number: Any = ormsgpack.unpackb(stored)[1] if stored else 0
+        return int(number)
+
+
+def _forms(writes: Iterable[WriteRow]) -> list[int]:
+    return [write.form for write in writes]
+
+
+def ids_of_keys(stored: bytes) -> list[str]:
+    """The ids of the keys that a store knows, of its record of them."""
+    try:
+        ids, _, _ = ormsgpack.unpackb(stored)
+        return [str(key_id) for key_id in ids]
+    except (ValueError, TypeError):
+        raise Corrupt("the record of the store's keys is damaged") from None
+
+
+def _short(place: Place) -> int:
+    """A place as a number, of which many can be remembered."""
+    named = repr(tuple(place)).encode(errors="surrogatepass")
+    return int.from_bytes(blake2b(named, digest_size=8).digest(), "big")

@@ -1,0 +1,249 @@
+"""Reading checkpoints: one by its place, or page by page. Bytes are fetched at once, values decoded on access."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import ormsgpack
+
+from ..base.checkpoint import TASKS, CheckpointTuple, PendingWrite, config_of
+from ..base.versions import next_version, sort_key
+from ..chunks.gather import Pile
+from ..chunks.lazy import LazyValues
+from ..chunks.read import reached
+from ..chunks.refs import Pair, Ref, pairs_of
+from ..errors import Corrupt, NotAllowed, NotFound
+from ..ports.checkpoints import Found, Query, WriteRow
+from ..ports.rules import asks
+from .attempts import ATTEMPTS, gave_up
+from .context import Context, Tools
+from .requests import Place
+from .rows import ABSENT, Document, log_damage, name_of, write_place
+
+__all__ = [
+    "Read",
+    "Rows",
+    "complete",
+    "name_of_write",
+    "read_one",
+    "read_page",
+    "to_tuple",
+    "value_of",
+    "write_ref",
+]
+
+
+class Read(NamedTuple):
+    """A checkpoint with everything its values are made of."""
+
+    found: Found
+    document: Document
+    writes: list[tuple[WriteRow, Pair]]
+    pile: Pile
+    # Sends of the parent, for the formats that kept them there.
+    sends: list[tuple[WriteRow, Pair]]
+
+
+@dataclass(slots=True)
+class Rows:
+    """One page of a list: what was read, and where the next page begins."""
+
+    reads: list[Read]
+    after: tuple[str, str, str] | None
+
+
+async def read_one(store: Context, place: Place, *, with_writes: bool = True) -> Read | None:
+    """The checkpoint at a place; None when there is none. Without its writes, damage to them is no matter."""
+    for _ in range(ATTEMPTS):
+        found = await store.find(*place, with_writes=with_writes)
+        if found is None:
+            return None
+        [read] = await complete(store, [found])
+        if not read.pile.damaged:
+            _learn(store.tools, read)
+            return read
+        if await store.tools.confirm_keys(store.backend, restores=False):
+            continue
+        # Chunks may be gone because the checkpoint was deleted or replaced after its row was read.
+        again = await store.find(place.thread_id, place.namespace, found.row.id, with_writes=with_writes)
+        if again == found:
+            return read
+        if again is None and place.checkpoint_id is not None:
+            raise NotFound(f"{name_of(found)} was deleted while it was read")
+    why = "its checkpoints were deleted or replaced during each of them"
+    raise gave_up(f"read of thread {place.thread_id!r}", why, NotFound)
+
+
+async def read_page(store: Context, query: Query) -> Rows:
+    """The next checkpoints of a query, with the bytes of their values; each chunk is fetched once."""
+    page = await store.page(query)
+    after = page[-1].cursor if len(page) == query.limit else None
+    for _ in range(ATTEMPTS):
+        reads = await complete(store, page, strict=False)
+        if not any(read.pile.damaged for read in reads):
+            break
+        # What was deleted or replaced since its row was read is left out, or read anew; the rest is damaged.
+        again = [await store.find(one.thread_id, *one.key, with_writes=query.with_writes) for one in page]
+        if again == page:
+            break
+        page = [found for found in again if found is not None]
+    return Rows(reads, after)
+
+
+async def complete(store: Context, page: list[Found], *, strict: bool = True) -> list[Read]:
+    """Some rows with everything their values are made of; unless `strict`, a damaged one is logged and left out."""
+    reads: list[Read] = []
+    piles: dict[int, tuple[Pile, list[Pair]]] = {}
+    for found in page:
+        try:
+            document = store.tools.document(found)
+            writes = [(write, write_ref(store.tools, found.thread_id, write)) for write in found.writes]
+            sends = await _parent_sends(store, found, document) if document.v < 4 else []
+        except (Corrupt, NotAllowed, NotFound) as damage:
+            if strict:
+                raise
+            log_damage(damage)
+            continue
+        held = piles.get(found.pool)
+        if held is None:
+            held = piles[found.pool] = Pile(), []
+        pile, refs = held
+        refs += document.roots.pairs.values()
+        if writes or sends:
+            refs += [pair for _, pair in (*writes, *sends)]
+        reads.append(Read(found, document, writes, pile, sends))
+    for pool, (pile, refs) in piles.items():
+        await store.tools.reader.gather(pool, refs, partial(store.chunks, pool), pile)
+    return reads
+
+
+def _learn(tools: Tools, read: Read) -> None:
+    """Note the chunks of a checkpoint that was read whole as known by its row; writes have no row to know by."""
+    found, pile = read.found, read.pile
+    if found.writes and any(map(asks, found.writes)):
+        tools.asked.note(found.thread_id, found.row.id, True)
+    if tools.knows(found):
+        return
+    digests = {*pile.items, *pile.nodes, *pile.roots}
+    if read.writes or read.sends:
+        digests -= reached([ref for _, ref in (*read.writes, *read.sends)], pile)
+    tools.remember(found, digests, read.document.roots)
+
+
+async def _parent_sends(store: Context, found: Found, document: Document) -> list[tuple[WriteRow, Pair]]:
+    """In formats before 4 a parent's sends stand among its pending writes."""
+    if found.row.parent is None or TASKS in document.roots.pairs:
+        return []
+    parent = await store.find(found.thread_id, found.row.namespace, found.row.parent)
+    if parent is None:
+        return []
+    return [
+        (write, write_ref(store.tools, found.thread_id, write)) for write in parent.writes if write.channel == TASKS
+    ]
+
+
+def write_ref(tools: Tools, thread_id: str, write: WriteRow) -> Pair:
+    """Where the value of a pending write is; Corrupt and NotFound (a key) name the write."""
+    try:
+        packed = ormsgpack.unpackb(tools.envelope.unwrap_row(write.form, write.data, write_place(thread_id, write)))
+        return (b"", packed) if type(packed) is bytes else pairs_of(write.links, {"": packed})[""]
+    except NotFound as error:
+        raise NotFound(f"{name_of_write(thread_id, write)}: {error}") from None
+    except (Corrupt, ValueError, TypeError) as error:
+        raise Corrupt(f"{name_of_write(thread_id, write)} is damaged ({error})") from None
+
+
+def name_of_write(thread_id: str, write: WriteRow) -> str:
+    """A pending write as errors name it."""
+    where = f" in {write.namespace!r}" if write.namespace else ""
+    place = f"thread {thread_id!r}, checkpoint {write.checkpoint_id}{where}"
+    return f"{place}, a pending write of channel {write.channel!r}"
+
+
+def to_tuple(
+    tools: Tools,
+    read: Read,
+    *,
+    lazy: bool,
+    metadata: dict[str, Any] | None = None,
+    make: Callable[..., CheckpointTuple] = CheckpointTuple,
+) -> CheckpointTuple:
+    """A checkpoint as graphs know it; lazy values are decoded when they are looked at."""
+    found, document = read.found, read.document
+    row = found.row
+    values, pending = (None, None) if lazy else _all_values(tools, read)
+    if values is None:
+        pairs = document.roots.pairs
+        decoders = {name: partial(value_of, tools, read, pair, f"channel {name!r}") for name, pair in pairs.items()}
+        values = LazyValues.of(decoders) if lazy else {name: decode() for name, decode in decoders.items()}
+    checkpoint: dict[str, Any] = {
+        "v": document.v,
+        "id": row.id,
+        "ts": document.ts,
+        "channel_values": values,
+        "channel_versions": document.roots.versions.copy(),
+        "versions_seen": document.versions_seen,
+        **document.other,
+    }
+    if document.updated_channels is not ABSENT:
+        checkpoint["updated_channels"] = document.updated_channels
+    if document.v < 4:
+        _surface_sends(tools, read, checkpoint)
+    return make(
+        config=config_of(found.thread_id, row.namespace, row.id),
+        checkpoint=checkpoint,
+        metadata=tools.metadata(found) if metadata is None else metadata,
+        parent_config=config_of(found.thread_id, row.namespace, row.parent) if row.parent else None,
+        pending_writes=pending_writes(tools, read) if pending is None else pending,
+    )
+
+
+def _all_values(tools: Tools, read: Read) -> tuple[dict[str, Any] | None, list[PendingWrite] | None]:
+    """The values of all channels and pending writes, decoded together; None where one must be looked at by itself."""
+    pairs = read.document.roots.pairs
+    if read.pile.damaged:
+        return None, None
+    try:
+        found = tools.reader.values([*pairs.values(), *[pair for _, pair in read.writes]], read.pile)
+    except Exception:  # one by one, which says what is wrong, and where
+        return None, None
+    count = len(pairs)
+    pending = [
+        (write.task_id, write.channel, value) for (write, _), value in zip(read.writes, found[count:], strict=True)
+    ]
+    return dict(zip(pairs, found[:count], strict=True)), pending
+
+
+def pending_writes(tools: Tools, read: Read) -> list[PendingWrite]:
+    """The pending writes of a checkpoint, decoded, in order."""
+    return [
+        (write.task_id, write.channel, value_of(tools, read, ref, f"a pending write of channel {write.channel!r}"))
+        for write, ref in read.writes
+    ]
+
+
+def value_of(tools: Tools, read: Read, ref: Ref | Pair, what: str) -> Any:
+    """One value; Corrupt, NotAllowed and NotFound (a key) name thread, checkpoint and channel."""
+    try:
+        return tools.reader.value(ref, read.pile)
+    except (Corrupt, NotAllowed, NotFound) as error:
+        raise type(error)(f"{name_of(read.found)}, {what}: {error}") from None
+
+
+def _surface_sends(tools: Tools, read: Read, checkpoint: dict[str, Any]) -> None:
+    """Sends of formats 1 to 3 appear as the channel they are in format 4."""
+    if TASKS in checkpoint["channel_values"]:
+        return
+    sends = checkpoint.get("pending_sends") or [value_of(tools, read, ref, "a pending send") for _, ref in read.sends]
+    if sends:
+        versions: Mapping[str, Any] = checkpoint["channel_versions"]
+        checkpoint["channel_values"][TASKS] = list(sends)
+        checkpoint["channel_versions"] = {**versions, TASKS: _newest(versions.values())}
+
+
+def _newest(versions: Iterable[Any]) -> Any:
+    present = list(versions)
+    return max(present, key=sort_key) if present else next_version(None)

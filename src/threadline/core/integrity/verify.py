@@ -1,0 +1,412 @@
+"""Whether what is stored can be read: each chunk of a pool read and verified once, each row taken apart.
+
+A walk goes down from references level by level and remembers names and verdicts, never contents: an item
+is decoded when it is read, a node is sound when all below it is. A value is therefore judged without being
+put together, and what many checkpoints share is judged once. Caches are passed by: storage is what is asked.
+
+A key that is not in the ring is no damage: it raises NotFound, and nothing is judged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+import ormsgpack
+
+from ...base.printable import printable
+from ...chunks.cutting import Budget
+from ...chunks.digest import Digester
+from ...chunks.gather import ANY_PACK, chunk_place
+from ...chunks.pack import Pack, place_in, unpack_pack
+from ...chunks.refs import Inline, Node, Pieces, Ref, Root, Tree, unpack_node, unpack_ref, unpack_root
+from ...codec.structural import StructuralCodec, unknown_in
+from ...errors import Corrupt, InvalidRequest, NotAllowed, NotFound
+from ...ports.checkpoints import CheckpointRow, Found, WriteRow
+from ..context import Context, Tools
+from ..rows import name_of, read_document, read_metadata, write_place
+
+__all__ = ["Subject", "Trouble", "Walk", "batches", "subject_of", "subject_of_write"]
+
+T = TypeVar("T")
+Stored = tuple[bytes, bytes, int, bytes]  # a chunk as the driver gives it: digest, links, form, data
+_BATCH = 256
+# The kind that the root of a tree is wanted as.
+_ROOT = -1
+# A value names at most this many of the chunks that it lacks.
+_MOST_TROUBLES = 64
+
+
+class Trouble(NamedTuple):
+    """A fault of a value: the chunk at fault (empty for an inline item), and in which way."""
+
+    digest: bytes
+    what: str
+    is_missing: bool = False
+    # The bytes are good, but the rules in force do not let them become an object here.
+    is_forbidden: bool = False
+
+    def __str__(self) -> str:
+        return f"the chunk {self.digest.hex()} {self.what}" if self.digest else self.what
+
+
+Troubles = tuple[Trouble, ...]
+
+
+class Walk:
+    """The chunks of one pool as they are met; safe beside writers, whose chunks arrive before their rows."""
+
+    def __init__(self, store: Context, pool: int) -> None:
+        self.store, self.tools, self.pool = store, store.tools, pool
+        self.sound: set[bytes] = set()
+        self.troubled: dict[bytes, Troubles] = {}
+        # Chunks that are there and were found wanting at some time.
+        self._faulty: set[bytes] = set()
+        # Packs that were read for some of their items only.
+        self._pointed_to: set[bytes] = set()
+        # Values in pieces, by the digest of their digests: pieces say nothing alone.
+        self._wholes: dict[bytes, Troubles] = {}
+        # What the rules do not rebuild is to be told, also where reading would give plain data for it.
+        self._codec = store.tools.codec.refusing()
+        # The types that cannot be rebuilt, and how many objects have each.
+        self.unknown: Counter[str] = Counter()
+        if isinstance(self._codec, StructuralCodec):
+            self._codec.unknown = self.unknown
+
+    @property
+    def _digester(self) -> Digester:
+        return self.tools.digesters.of(self.pool)
+
+    def forget_troubles(self) -> None:
+        """Read what was found wanting anew when it is next met; it may have been gone for a moment only."""
+        self._faulty.update(self._there())
+        self.troubled.clear()
+        self._wholes = {whole: troubles for whole, troubles in self._wholes.items() if not troubles}
+
+    def count(self) -> int:
+        """How many chunks were read."""
+        return len(self.sound | self._faulty | self._pointed_to | set(self._there()))
+
+    async def take(self, refs: Iterable[Ref]) -> None:
+        """Read and judge all that these references need and that was not met before."""
+        opened: dict[bytes, Node | Tree] = {}
+        level = _Level()
+        for ref in refs:
+            self._want(ref, level)
+        while level.items or level.nodes or level.pieces:
+            await self._judge_items(level.items)
+            for pieces in level.pieces.values():
+                await self._judge_pieces(pieces)
+            below = _Level()
+            nodes = {digest: shape for digest, shape in level.nodes.items() if digest not in opened}
+            for digest, node in await self._read_nodes(nodes):
+                opened[digest] = node
+                if isinstance(node, Tree):
+                    self._want(node, below)
+                    continue
+                kind, depth = nodes[digest]
+                for child in node.refs:
+                    if depth > 1:
+                        self._want_node(child, kind, depth - 1, below)
+                    else:
+                        self._want(child, below)
+            level = below
+        for digest in opened:
+            self._settle(digest, opened)
+
+    def troubles_of(self, ref: Ref) -> Troubles:
+        """The faults of a value whose chunks were taken; none when it can be read."""
+        if type(ref) is bytes:
+            return self.troubled.get(ref, ())
+        if isinstance(ref, Inline):
+            return self._decoded(b"", ref.content)
+        if isinstance(ref, Pieces):
+            below = _joined(self.troubled.get(digest, ()) for digest in ref.digests)
+            return below or self._wholes.get(_whole(ref), ())
+        if isinstance(ref, Root):
+            return self.troubled.get(ref.digest, ())
+        assert isinstance(ref, Tree)
+        below = _joined(self.troubled.get(digest, ()) for digest, _ in ref.nodes())
+        return _joined([below, *map(self.troubles_of, ref.refs)])
+
+    def content_of(self, stored: Stored) -> bytes | Trouble:
+        """The unwrapped bytes of a chunk, whose digest is not checked yet."""
+        digest, links, form, content = stored
+        if type(content) is not bytes or type(links) is not bytes:
+            return Trouble(digest, "is damaged: it holds no bytes")
+        try:
+            return self.tools.envelope.unwrap(form, content, chunk_place(self.pool, digest))
+        except (Corrupt, InvalidRequest, TypeError) as damage:
+            return Trouble(digest, f"is damaged: {damage}")
+
+    def fault_of(self, stored: Stored) -> Trouble | None:
+        """The fault of a chunk that may be an item or a node; None when it is sound."""
+        content = self.content_of(stored)
+        if isinstance(content, Trouble):
+            return content
+        digest, links, *_ = stored
+        if digest in (self._digester.item(content), self._digester.node(links, content)):
+            return None
+        return None if self._place_of(stored, content) is not None else Trouble(digest, "was altered")
+
+    async def spoiled(self, rows: Sequence[Stored]) -> list[bytes]:
+        """Those of some chunks that are at fault, or point into packs that are gone."""
+        bad = [stored[0] for stored in rows if self.fault_of(stored) is not None]
+        sound = [stored for stored in rows if stored[0] not in bad and stored[1]]
+        packs = {stored[0]: stored[1] for stored in sound if self._is_pointer(stored)}
+        there = await self.store.backend.links(self.pool, sorted(set(packs.values()))) if packs else {}
+        return bad + [digest for digest, pack in packs.items() if pack not in there]
+
+    def _is_pointer(self, stored: Stored) -> bool:
+        content = self.content_of(stored)
+        return not isinstance(content, Trouble) and self._place_of(stored, content) is not None
+
+    def _place_of(self, stored: Stored, content: bytes) -> int | None:
+        """The place in a pack that the row of an item points to; None for any other row."""
+        if not stored[1]:
+            return None
+        try:
+            return place_in(self._digester, stored[0], stored[1], content)
+        except Corrupt:
+            return None
+
+    async def fetch(self, digests: Iterable[bytes]) -> list[Stored]:
+        return await self.store.chunks(self.pool, sorted(digests))
+
+    def _there(self) -> Iterator[bytes]:
+        for digest, troubles in self.troubled.items():
+            if not any(trouble.is_missing and trouble.digest == digest for trouble in troubles):
+                yield digest
+
+    def _want(self, ref: Ref, level: _Level) -> None:
+        if type(ref) is bytes:
+            if not self._is_judged(ref):
+                level.items.add(ref)
+        elif isinstance(ref, Pieces):
+            whole = _whole(ref)
+            if whole not in self._wholes:
+                level.pieces[whole] = ref
+        elif isinstance(ref, Root):
+            self._want_node(ref.digest, _ROOT, 0, level)
+        elif isinstance(ref, Tree):
+            for child in ref.refs:
+                self._want(child, level)
+            for digest, depth in ref.nodes():
+                self._want_node(digest, ref.kind, depth, level)
+
+    def _want_node(self, digest: bytes, kind: int, depth: int, level: _Level) -> None:
+        if not self._is_judged(digest):
+            level.nodes[digest] = kind, depth
+
+    def _is_judged(self, digest: bytes) -> bool:
+        return digest in self.sound or digest in self.troubled
+
+    async def _judge_items(self, digests: set[bytes]) -> None:
+        for batch in batches(sorted(digests), _BATCH):
+            for digest, content in await self._items(batch):
+                troubles = self._decoded(digest, content)
+                if troubles:
+                    self.troubled[digest] = troubles
+                else:
+                    self.sound.add(digest)
+
+    async def _judge_pieces(self, pieces: Pieces) -> None:
+        contents: dict[bytes, bytes] = {}
+        for batch in batches(sorted(set(pieces.digests)), _BATCH):
+            contents.update(await self._items(batch))
+        self.sound.update(contents)
+        if all(digest in contents for digest in pieces.digests):
+            self._wholes[_whole(pieces)] = self._decoded(b"", *[contents[digest] for digest in pieces.digests])
+
+    async def _items(self, digests: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        """The contents of these items, as far as they are good; the others are noted."""
+        found = []
+        rows = await self.fetch(digests)
+        packs = await self._packs({stored[1] for stored in rows if type(stored[1]) is bytes and stored[1]})
+        for stored in rows:
+            content = self.content_of(stored)
+            if not isinstance(content, Trouble) and stored[1]:
+                content = self._moved(stored, content, packs.get(stored[1]))
+            if not isinstance(content, Trouble) and self._digester.item(content) != stored[0]:
+                content = Trouble(stored[0], "was altered")
+            if isinstance(content, Trouble):
+                self.troubled[stored[0]] = (content,)
+            else:
+                found.append((stored[0], content))
+        self._note_missing(digests, rows)
+        return found
+
+    async def _packs(self, digests: set[bytes]) -> dict[bytes, Pack | Trouble]:
+        """Those of some chunks that are packs, and what is wrong with the others."""
+        packs: dict[bytes, Pack | Trouble] = {}
+        for stored in await self.fetch(digests) if digests else ():
+            node = self._node_of(stored, ANY_PACK, 1)
+            if isinstance(node, Trouble):
+                packs[stored[0]] = node
+            elif isinstance(node, Node) and node.pack is not None:
+                packs[stored[0]] = node.pack
+        self._pointed_to.update(packs)
+        return packs
+
+    def _moved(self, stored: Stored, content: bytes, pack: Pack | Trouble | None) -> bytes | Trouble:
+        """The item that a pointer leads to."""
+        place = self._place_of(stored, content)
+        if place is None:
+            return Trouble(stored[0], "was altered")
+        if pack is None:
+            return Trouble(stored[1], "is missing", is_missing=True)
+        if isinstance(pack, Trouble):
+            return pack
+        return pack.content(place) if place < len(pack) else Trouble(stored[0], "is not where it points to")
+
+    async def _read_nodes(self, nodes: dict[bytes, tuple[int, int]]) -> list[tuple[bytes, Node | Tree]]:
+        found: list[tuple[bytes, Node | Tree]] = []
+        for batch in batches(sorted(nodes), _BATCH):
+            rows = await self.fetch(batch)
+            for stored in rows:
+                node = self._node_of(stored, *nodes[stored[0]])
+                if isinstance(node, Trouble):
+                    self.troubled[stored[0]] = (node,)
+                else:
+                    found.append((stored[0], node))
+            self._note_missing(batch, rows)
+        return found
+
+    def _node_of(self, stored: Stored, kind: int, depth: int) -> Node | Tree | Trouble:
+        content = self.content_of(stored)
+        if isinstance(content, Trouble):
+            return content
+        if self._digester.node(stored[1], content) != stored[0]:
+            return Trouble(stored[0], "was altered")
+        try:
+            if kind == ANY_PACK:
+                pack = unpack_pack(content)
+                return Node((), pack.keys, pack=pack)
+            if kind == _ROOT:
+                return unpack_root(stored[1], content)
+            node = unpack_node(stored[1], content, kind)
+        except Corrupt as damage:
+            return Trouble(stored[0], f"is damaged: {damage}")
+        return Trouble(stored[0], "is a pack that stands above leaves") if node.pack is not None and depth > 1 else node
+
+    def _note_missing(self, digests: Sequence[bytes], rows: list[Stored]) -> None:
+        for digest in set(digests).difference([stored[0] for stored in rows]):
+            self.troubled[digest] = (Trouble(digest, "is missing", is_missing=True),)
+
+    def _settle(self, digest: bytes, opened: dict[bytes, Node | Tree]) -> None:
+        """The verdict on a node, after those on the nodes below it."""
+        if self._is_judged(digest):
+            return
+        node = opened[digest]
+        children: Iterable[Any] = [node] if isinstance(node, Tree) else node.refs
+        for child in children:
+            for below in _nodes_in(child):
+                if below in opened:
+                    self._settle(below, opened)
+        troubles = _joined(self.troubles_of(child) for child in children)
+        if isinstance(node, Node) and node.pack is not None:
+            troubles = _joined(self._decoded(digest, content) for content in node.pack.contents())
+        if troubles:
+            self.troubled[digest] = troubles
+        else:
+            self.sound.add(digest)
+
+    def _decoded(self, digest: bytes, *parts: bytes) -> Troubles:
+        content, budget = b"", Budget()
+        try:
+            budget.take(0, sum(map(len, parts)))
+            content = b"".join(parts)
+            budget.unpack([content])
+            self._codec.decode(content)
+        except NotAllowed as refusal:
+            self.unknown.update(unknown_in(self._codec, content))
+            return (Trouble(digest, f"holds a type not allowed here: {refusal}", is_forbidden=True),)
+        except Exception as error:  # a serializer of the user's own may raise anything
+            said = f": {error}" if isinstance(error, Corrupt) else ""
+            return (Trouble(digest, f"does not decode ({type(error).__name__}{said})"),)
+        return ()
+
+
+@dataclass(slots=True)
+class _Level:
+    """The chunks to read next."""
+
+    items: set[bytes] = field(default_factory=set)
+    nodes: dict[bytes, tuple[int, int]] = field(default_factory=dict)  # digest -> kind, depth
+    pieces: dict[bytes, Pieces] = field(default_factory=dict)
+
+
+class Subject(NamedTuple):
+    """A row taken apart: its values, and what is wrong with the row itself."""
+
+    row: CheckpointRow | WriteRow
+    # channel, what the value is called where it is not the channel's own, and where it is
+    values: list[tuple[str, str, Ref]]
+    # channel, what is wrong, and whether it is only a type that is not allowed here
+    faults: list[tuple[str | None, str, bool]]
+
+
+def subject_of(tools: Tools, found: Found) -> Subject:
+    """A checkpoint without its writes, taken apart."""
+    subject = Subject(found.row, [], [])
+    prefix = name_of(found)
+    for read in (read_document, read_metadata):
+        try:
+            read_part: Any = read(found, tools.codec, tools.envelope)
+        except NotAllowed as refusal:
+            subject.faults.append((None, f"type not allowed here: {_without(prefix, refusal)}", True))
+        except Corrupt as damage:
+            if isinstance(damage.__cause__, NotFound):
+                raise damage.__cause__ from None
+            subject.faults.append((None, _without(prefix, damage), False))
+        else:
+            if read is read_document:
+                subject.values.extend((name, "", ref) for name, ref in read_part.roots.refs.items())
+    return subject
+
+
+def subject_of_write(tools: Tools, thread_id: str, write: WriteRow) -> Subject:
+    """A pending write, taken apart."""
+    label = f"a pending write of task {write.task_id!r}"
+    try:
+        content = tools.envelope.unwrap_row(write.form, write.data, write_place(thread_id, write))
+        ref = unpack_ref(write.links, ormsgpack.unpackb(content))
+    except (Corrupt, ValueError, TypeError) as damage:
+        return Subject(write, [], [(write.channel, f"{label} is damaged ({damage})", False)])
+    return Subject(write, [(write.channel, label, ref)], [])
+
+
+def batches(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The values in runs of at most `size`."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _whole(pieces: Pieces) -> bytes:
+    return hashlib.blake2b(b"".join(pieces.digests), digest_size=16, person=b"pieces").digest()
+
+
+def _nodes_in(ref: Any) -> Iterator[bytes]:
+    """The digests in a reference that may be those of nodes."""
+    if type(ref) is bytes:
+        yield ref
+    elif isinstance(ref, Root):
+        yield ref.digest
+    elif isinstance(ref, Tree):
+        for digest, _ in ref.nodes():
+            yield digest
+        for child in ref.refs:
+            yield from _nodes_in(child)
+
+
+def _joined(several: Iterable[Troubles]) -> Troubles:
+    """The troubles of some values, each once."""
+    found = dict.fromkeys(trouble for troubles in several for trouble in troubles)
+    return tuple(found)[:_MOST_TROUBLES] if found else ()
+
+
+def _without(prefix: str, error: Exception) -> str:
+    return str(error).removeprefix(printable(prefix)).lstrip(":, ")

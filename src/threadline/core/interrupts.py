@@ -1,0 +1,154 @@
+"""Open questions (interrupts that wait for an answer), told from pending writes alone, and answering them. Rules:
+
+- A question is open while it is asked at the newest checkpoint of its namespace, by a task that has written nothing
+  since, and has no note that it was answered. The state of the checkpoint is never read.
+- Of the writes, only the special ones are decoded. What they hold of a class that is not here is read as a structure
+  (codec/structural.py), the classes of LangGraph included: no question is hidden because of its value.
+- An answer is stored as the resume value of its task, so that any process can go on.
+
+LangGraph reads a task's resume values from its pending writes; after `answer`, any worker runs
+`graph.invoke(None, config)`. An interrupt within a subgraph is answered where it was raised. What was answered
+waits no longer, and cannot be answered again: of two answers at the same time one is stored, and the other a Conflict.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..base.checkpoint import ANSWERED, INTERRUPT, RESUME, answered_ids, config_of, waiting
+from ..base.namespaces import ROOT
+from ..chunks.gather import Pile
+from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
+from ..ports.checkpoints import CheckpointKey, WriteRow
+from .context import Context
+from .get import name_of_write, write_ref
+from .lifecycle import living
+from .prepare import prepare_writes
+from .put import put_all
+
+__all__ = ["Question", "answer", "open_at_head", "open_questions", "questions"]
+
+
+_SPECIAL = frozenset((INTERRUPT, RESUME, ANSWERED))
+
+
+class Question(NamedTuple):
+    """An interrupt that waits, and where."""
+
+    # None where whoever asked gave it no id: such a question is listed, and cannot be answered by its id.
+    id: str | None
+    value: Any
+    key: CheckpointKey
+    task_id: str
+    # Answers that the same task was given before.
+    earlier: tuple[Any, ...]
+    # Where else the same interrupt shows: at the graphs above a subgraph.
+    above: tuple[CheckpointKey, ...] = ()
+
+
+async def questions(store: Context, thread_id: str) -> list[Question]:
+    """The open questions of a thread: at its head, and in the subgraphs that run below it."""
+    await living(store, thread_id)
+    asking = {write.namespace for write in await store.thread_writes(thread_id) if write.channel == INTERRUPT}
+    head = await store.find(thread_id, ROOT, None)
+    found_open: dict[Any, Question] = {}
+    for namespace in sorted(asking, key=lambda name: (len(name), name)):
+        found = head if namespace == ROOT else await store.find(thread_id, namespace, None)
+        if found is None or head is None:
+            continue
+        if namespace != ROOT:
+            parents = store.tools.lenient.metadata(found).get("parents")
+            above = parents.get(ROOT) if isinstance(parents, Mapping) else None
+            if (above or head.row.id) != head.row.id:
+                continue  # left over from an earlier step
+        for place, question in enumerate(await open_questions(store, thread_id, found.pool, found.writes)):
+            name = question.id or (namespace, place)
+            seen = found_open.get(name)  # the deepest namespace is where it was raised
+            found_open[name] = question._replace(above=(*seen.above, seen.key) if seen else ())
+    return list(found_open.values())
+
+
+async def open_at_head(store: Context, thread_id: str, pool: int, writes: Sequence[WriteRow]) -> list[Question]:
+    """The open questions among the writes at a thread's head, which may have moved on since they were read."""
+    try:
+        return await open_questions(store, thread_id, pool, writes)
+    except Corrupt:
+        again = await store.find(thread_id, ROOT, None)
+        if again is not None and again.writes == list(writes):
+            raise
+    return await open_questions(store, thread_id, again.pool, again.writes) if again is not None else []
+
+
+async def open_questions(store: Context, thread_id: str, pool: int, writes: Sequence[WriteRow]) -> list[Question]:
+    """The open questions among the pending writes of one checkpoint."""
+    asked = waiting(writes)
+    if not asked:
+        return []
+    special = await _values(store, thread_id, pool, [write for write in writes if write.channel in _SPECIAL])
+    settled = answered_ids([(write.task_id, write.channel, value) for write, value in special])
+    resumed = {write.task_id: value for write, value in special if write.channel == RESUME}
+    found: list[Question] = []
+    for write, interrupts in special:
+        if write not in asked:
+            continue
+        earlier = resumed.get(write.task_id)
+        before = tuple(earlier) if isinstance(earlier, list) else () if earlier is None else (earlier,)
+        key = write.key
+        for interrupt in interrupts if isinstance(interrupts, (list, tuple)) else [interrupts]:
+            interrupt_id = getattr(interrupt, "id", None)
+            interrupt_id = interrupt_id if isinstance(interrupt_id, str) else None
+            if interrupt_id not in settled:
+                value = getattr(interrupt, "value", interrupt)
+                found.append(Question(interrupt_id, value, key, write.task_id, before))
+    return found
+
+
+async def _values(store: Context, thread_id: str, pool: int, writes: Sequence[WriteRow]) -> list[tuple[WriteRow, Any]]:
+    """These writes with their values; what is of a class that is not here is a structure."""
+    refs = [write_ref(store.tools, thread_id, write) for write in writes]
+    pile, reader = Pile(), store.tools.lenient.reader
+    await reader.gather(pool, refs, partial(store.chunks, pool), pile)
+    found: list[tuple[WriteRow, Any]] = []
+    for write, ref in zip(writes, refs, strict=True):
+        try:
+            found.append((write, reader.value(ref, pile)))
+        except (Corrupt, NotAllowed, NotFound) as error:
+            raise type(error)(f"{name_of_write(thread_id, write)}: {error}") from None
+    return found
+
+
+async def answer(store: Context, thread_id: str, answers: Mapping[str, Any], now: float) -> None:
+    """Store the answers to interrupts by their ids; all of them, or none."""
+    if not answers or not hasattr(answers, "items"):
+        raise InvalidRequest("answer takes a dict of interrupt ids and values; saver.interrupts() lists the ids")
+    asks = {asked.id: asked for asked in await questions(store, thread_id) if asked.id is not None}
+    unknown = [one for one in answers if one not in asks]
+    if unknown:
+        listed = ", ".join(asks) or "nothing"
+        raise NotFound(f"thread {thread_id!r} does not wait for {unknown[0]!r}; it waits for {listed}")
+    prepared = []
+    # What the same task was told before may be of classes that are not here, and is stored again as it was.
+    writing = store.tools.lenient
+    token = secrets.token_bytes(16)  # tells this call's notes from those of another who answers the same
+    for interrupt_id, value in answers.items():
+        asked = asks[interrupt_id]
+        config = config_of(thread_id, *asked.key)
+        prepared.append(prepare_writes(writing, config, [(RESUME, [*asked.earlier, value])], asked.task_id, ""))
+        # A second answer must not be taken for one to the task's next question.
+        for key in (asked.key, *asked.above):
+            note, task_id = [(ANSWERED, [interrupt_id, token])], f"answered:{interrupt_id}"
+            prepared.append(prepare_writes(writing, config_of(thread_id, *key), note, task_id, "", are_first=True))
+    try:
+        await put_all(Context(store.backend, writing), prepared, now)
+    except Conflict:
+        open_now = {question.id for question in await questions(store, thread_id)}
+        taken = [one for one in answers if one not in open_now]
+        if not taken:
+            raise
+        raise Conflict(
+            f"thread {thread_id!r}: {taken[0]!r} was answered by somebody else at the same time, and that answer "
+            f"stands; nothing of this call was stored"
+        ) from None

@@ -1,0 +1,141 @@
+"""Everything there is of one kind, page by page, by keyset cursors: nothing stays open between two pages.
+
+Rows come through a `Context` where they are to be opened, because it learns the keys that they are sealed under.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from ..ports.checkpoints import Backend, CheckpointKey, Found, Query, ThreadRow, split_links
+from .context import Reads
+
+__all__ = [
+    "ChunkWeights",
+    "ancestors",
+    "checkpoint_pages",
+    "chunk_weights",
+    "digest_pages",
+    "each_found",
+    "each_pool",
+    "each_thread",
+    "has_chunks",
+    "thread_rows",
+]
+
+T = TypeVar("T")
+C = TypeVar("C")
+_PAGE = 500
+_LONGEST_PAGE = 16_384
+_CHAIN_PAGE = 200
+# Few pages: on a storage without an order of its own each of them reads the names of all chunks.
+_CHUNKS_PAGE = 1_000_000
+
+
+class ChunkWeights(dict[bytes, tuple[bytes, int]]):
+    """Links and stored size of chunks, by digest."""
+
+    def below(self, digests: Iterable[bytes], seen: set[bytes]) -> int:
+        """The bytes of these chunks and of all below them that are not in `seen`, which they are added to."""
+        total, frontier = 0, set(digests)
+        while new := {digest for digest in frontier - seen if digest in self}:
+            seen |= new
+            total += self.total(new)
+            frontier = {child for digest in new for child in split_links(self[digest][0])}
+        return total
+
+    def total(self, digests: Iterable[bytes]) -> int:
+        """The bytes of these chunks."""
+        return sum(size + len(links) for links, size in map(self.__getitem__, digests))
+
+
+async def _pages(
+    read: Callable[[C, int], Awaitable[list[T]]], after: C, cursor: Callable[[T], C], limit: int = _PAGE
+) -> AsyncIterator[list[T]]:
+    """Pages of at most `limit`, each read after the last entry of the one before, until one is short."""
+    while page := await read(after, limit):
+        yield page
+        if len(page) < limit:
+            return
+        after = cursor(page[-1])
+
+
+async def each_thread(source: Reads, prefix: str = "") -> AsyncIterator[ThreadRow]:
+    """Living threads by id; hidden ones only where the prefix is that of hidden ones."""
+    pages = _pages(lambda after, limit: source.threads(after, limit, prefix), "", lambda row: row.thread_id)
+    async for page in pages:
+        for row in page:
+            yield row
+
+
+async def each_pool(backend: Backend) -> AsyncIterator[int]:
+    """The pools that hold chunks, in order."""
+    async for page in _pages(backend.pools, -1, lambda pool: pool):
+        for pool in page:
+            yield pool
+
+
+async def digest_pages(backend: Backend, pool: int, limit: int = _CHUNKS_PAGE) -> AsyncIterator[list[bytes]]:
+    """The digests in a pool, in order."""
+    async for page in _pages(lambda after, size: backend.pool_digests(pool, after, size), b"", lambda one: one, limit):
+        yield page
+
+
+async def chunk_weights(backend: Backend, pool: int) -> ChunkWeights:
+    """Links and stored size of every chunk of a pool."""
+    weights = ChunkWeights()
+    pages = _pages(lambda after, size: backend.chunk_sizes(pool, after, size), b"", lambda one: one[0], _CHUNKS_PAGE)
+    async for page in pages:
+        weights.update({digest: (links, size) for digest, links, size in page})
+    return weights
+
+
+async def checkpoint_pages(source: Reads, query: Query, *, growth: int = 1) -> AsyncIterator[list[Found]]:
+    """The checkpoints of a query, newest first; each page may be some times as long as the one before.
+
+    A search that no index orders sorts all it finds for every page: where all is wanted, pages should be few.
+    """
+    while page := await source.page(query):
+        yield page
+        if len(page) < query.limit:
+            return
+        query = replace(query, after=page[-1].cursor, limit=min(query.limit * growth, _LONGEST_PAGE))
+
+
+async def each_found(source: Reads, query: Query, *, growth: int = 1) -> AsyncIterator[Found]:
+    """The same, one by one."""
+    async for page in checkpoint_pages(source, query, growth=growth):
+        for found in page:
+            yield found
+
+
+async def ancestors(source: Reads, thread_id: str, key: CheckpointKey | None) -> AsyncIterator[Found]:
+    """A checkpoint and its ancestors, nearest first, with their writes; a gap, or one that comes again, ends them."""
+    seen: set[str] = set()
+    while key is not None and key.id not in seen:
+        page = await source.chain(thread_id, key.namespace, key.id, _CHAIN_PAGE)
+        for found in page:
+            seen.add(found.row.id)
+            yield found
+        key = page[-1].parent if len(page) == _CHAIN_PAGE else None
+
+
+async def thread_rows(source: Reads, thread_id: str, *, with_writes: bool = False) -> list[Found]:
+    """All checkpoints of a thread, in every namespace, newest first."""
+    rows: list[Found] = []
+    start: CheckpointKey | None = None
+    pages = _pages(
+        lambda after, limit: source.walk(thread_id, after, limit, with_writes=with_writes), start, lambda one: one.key
+    )
+    async for page in pages:
+        rows += page
+    rows.sort(key=lambda found: found.row.namespace)
+    rows.sort(key=lambda found: found.row.id, reverse=True)
+    return rows
+
+
+async def has_chunks(backend: Backend, pool: int, more_than: int = 0) -> bool:
+    """Whether a pool holds more chunks than a number; reads one name more than that, on Redis all names."""
+    return len(await backend.pool_digests(pool, b"", more_than + 1)) > more_than

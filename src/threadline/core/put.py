@@ -1,0 +1,329 @@
+"""Applying puts and pending writes that were prepared (prepare.py). Rules:
+
+- Chunks known to be stored (core/known.py) are left out, under the pool's stamp and the rows they are known by.
+  When the stamp has passed or a row is gone, the put sends everything, from what it encoded, never from live values.
+- What was encoded becomes known only when the commit is acknowledged.
+- A put whose delta channels are replayed from its parent needs that parent's row.
+- What was refused stays refused: writes and children of a refused checkpoint are a Conflict. Writes that
+  overtake their checkpoint may do what its put may do, and no more.
+- One version, one value: a put that gives a channel another value under its parent's version is refused. Savers of
+  LangGraph skip this check, because its loop keeps versions itself.
+
+A value counts as the same when it encodes to the same bytes, or when the parent's does so once it was read here: a
+class may have got a field since it was stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from ..chunks.encode import Batch, Chunks, Source, is_same_value
+from ..chunks.gather import Pile, chunk_place
+from ..chunks.refs import Pair, unpack_ref
+from ..errors import Conflict, InvalidRequest, ThreadlineError
+from ..ports.checkpoints import Backend, Change, ChunkRow, Found, Stale, Stamp, Witness, WriteRow
+from .attempts import ATTEMPTS, gave_up
+from .context import Context, Tools
+from .known import Known, witness_of
+from .prepare import Prepared, PreparedPut, PreparedWrites
+from .requests import Place
+from .rows import Roots, write_place, write_row
+
+__all__ = ["put_all", "put_opened", "refuse_other_values"]
+
+_new = tuple.__new__
+
+
+async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, backend: Backend) -> None:
+    """`put_all` on a store that may not be open yet."""
+    if not tools.is_open:
+        await tools.open(backend)
+    await put_all(Context(backend, tools), prepared, now)
+
+
+async def put_all(store: Context, prepared: Sequence[Prepared], now: float) -> None:
+    """Apply prepared puts and writes in one transaction; durable when this returns."""
+    tools = store.tools
+    if tools.refused:
+        for one in prepared:
+            await _refuse_descendants(store, one)
+    for _ in range(ATTEMPTS):
+        for one in prepared:
+            if isinstance(one, PreparedPut) and not one.parent_is_known:
+                await _read_parent(store, one)
+        if tools.envelope.ring is not None:
+            await _name_for_pools(store, prepared, now)
+        for one in prepared:
+            if isinstance(one, PreparedPut) and one.checks_versions:
+                await refuse_other_values(store, one)
+                one.checks_versions = False
+        changes = _changes(tools, prepared, now)
+        try:
+            outcomes = await store.backend.apply(changes)
+        except Conflict:
+            _note_refusal(tools, prepared)
+            raise
+        for outcome in outcomes:
+            if isinstance(outcome, Stale):
+                break
+        else:
+            _acknowledge(tools, prepared, changes, [outcome.stamp for outcome in outcomes])
+            return
+        for one in prepared:
+            await _refresh(store, one)
+    why = "chunks were collected or the connection was lost during each of them"
+    raise gave_up(f"put to thread {prepared[0].place.thread_id!r}", why)
+
+
+async def _refuse_descendants(store: Context, one: Prepared) -> None:
+    """Raise Conflict for what builds on a checkpoint that this process was refused, and nobody has put since."""
+    refused, (thread_id, namespace, _) = store.tools.refused, one.place
+    for checkpoint_id in {one.place.checkpoint_id, one.descent[0]}:
+        if checkpoint_id is None or not refused.get((thread_id, checkpoint_id)):
+            continue
+        for where in {namespace, ""}:
+            if await store.backend.find(thread_id, where, checkpoint_id, with_writes=False) is not None:
+                refused.pop((thread_id, checkpoint_id), None)
+                break
+        else:
+            raise Conflict(
+                f"thread {thread_id!r}: the put of checkpoint {checkpoint_id!r} was refused, and so is what "
+                f"builds on it; read the thread again and start a new run"
+            )
+
+
+def _note_refusal(tools: Tools, prepared: Sequence[Prepared]) -> None:
+    for one in prepared:
+        if isinstance(one, PreparedPut):
+            tools.refused.note(one.place.thread_id, one.checkpoint_id, True)
+
+
+async def _read_parent(store: Context, put: PreparedPut) -> None:
+    """Read the parent, when memory had none; a parent that never arrived is no error."""
+    put.parent_is_known = True
+    if put.sibling is not None:
+        put.parent = put.sibling.settled()
+        return
+    thread_id, namespace, parent = put.place
+    found = await store.find(thread_id, namespace, parent, with_writes=False)
+    if found is not None:
+        put.parent = store.tools.document(found).roots
+        put.parent_row = witness_of(found.row)
+        _rely_on(store.tools, put, found)
+
+
+def _rely_on(tools: Tools, put: PreparedPut, found: Found) -> None:
+    """Note that the chunks which a put takes over from a row are known by that row."""
+    witness, stamp = witness_of(found.row), found.stamp
+    held = tools.known.learn(put.place.thread_id, stamp, (), witness, beside=put.known)
+    if put.known is None:
+        put.known = held
+    elif put.known is not held and put.known.stamp == stamp:
+        put.known.witnesses = (*put.known.witnesses, witness)
+
+
+async def _name_for_pools(store: Context, prepared: Sequence[Prepared], now: float) -> None:
+    """Name the chunks for the pools that they go to: in an encrypted store names and seals are bound to a pool."""
+    for one in prepared:
+        if one.known is None:
+            await store.tools.confirm_keys(store.backend, restores=True)
+            continues, begins = one.descent
+            change = Change(thread_id=one.place.thread_id, now=one.moment(now), continues=continues, begins=begins)
+            [outcome] = await store.backend.apply([change])
+            one.known = Known(outcome.stamp)
+        encoder = store.tools.encoder(one.known)
+        if encoder.digester.key != one.encoder.digester.key:
+            one.encoder = encoder
+            one.encode_again()
+        if isinstance(one, PreparedPut) and one.sibling is not None and one.parent is not None:
+            one.parent, one._settled = one.sibling.settled(), None
+
+
+def _changes(tools: Tools, prepared: Sequence[Prepared], now: float) -> list[Change]:
+    """The changes of one transaction; the first to a thread proves what all of them rely on."""
+    if len(prepared) == 1 and not (isinstance(prepared[0], PreparedPut) and prepared[0].deltas):
+        [one] = prepared
+        change = _change(tools, one, now if one.made_at is None else one.made_at)
+        if one.known is not None:
+            change.witnesses = one.known.witnesses
+        return [change]
+    changes: list[Change] = []
+    proven: set[str] = set()
+    coming: set[tuple[str, str, str | None]] = set()
+    for one in prepared:
+        change = _change(tools, one, one.moment(now))
+        if one.known is not None and one.place.thread_id not in proven:
+            # After the chunks were chosen: what somebody else learns meanwhile is proved more, never less.
+            change.witnesses = one.known.witnesses
+            proven.add(one.place.thread_id)
+        if isinstance(one, PreparedPut):
+            # What is brought over from elsewhere is taken as it is there.
+            if one.deltas and one.made_at is None and tuple(one.place) not in coming:
+                _require_chain(one, change)
+            coming.add((one.place.thread_id, one.place.namespace, one.checkpoint_id))
+        changes.append(change)
+    return changes
+
+
+def _require_chain(put: PreparedPut, change: Change) -> None:
+    """A put whose delta channels are replayed from its parent is nothing without it."""
+    if put.place.checkpoint_id is None:
+        return
+    replayed = sorted(name for name in put.deltas if name not in put.settled().pairs)
+    if not replayed:
+        return
+    if put.parent_row is None:
+        raise Conflict(
+            f"thread {put.place.thread_id!r}: the parent checkpoint {put.place.checkpoint_id!r} is not stored (any "
+            f"more), and {', '.join(map(repr, replayed))} would be replayed from it; read the thread again and start a "
+            f"new run"
+        )
+    if put.parent_row not in change.witnesses:
+        change.witnesses = (*change.witnesses, put.parent_row)
+
+
+def _change(tools: Tools, one: Prepared, now: float) -> Change:
+    known: Collection[bytes] = ()
+    stamp, pool, thread_id = None, 0, one.place.thread_id
+    if one.known is not None:
+        known, stamp = one.known.digests, one.known.stamp
+        pool = stamp[0]
+    continues, begins = one.descent
+    change = Change(thread_id=thread_id, now=now, stamp=stamp, continues=continues, begins=begins)
+    if tools.leases:
+        change.lease = tools.leases.get(thread_id)
+    batch = one.batch
+    if batch.moved:
+        change.moved = _chunk_rows(tools, pool, batch.moved, ())
+        for digest in batch.chunks.keys() & batch.moved.keys():
+            del batch.chunks[digest]
+    if batch.chunks:
+        change.chunks = _chunk_rows(tools, pool, batch.chunks, known)
+    if isinstance(one, PreparedWrites):
+        writes = [_sealed_write(tools, thread_id, write) for write in one.writes]
+        change.writes, change.firsts = ((), writes) if one.are_first else (writes, ())
+    else:
+        change.head = one.head
+        change.settles = one.checkpoint_id if one.answers else None
+        place = one.place
+        row = write_row(tools, one.drafted, one.settled(), place, one.checkpoint_id, now)
+        change.checkpoints = [row]
+    return change
+
+
+def _chunk_rows(tools: Tools, pool: int, chunks: Chunks, known: Collection[bytes]) -> list[ChunkRow]:
+    """The rows of chunks that are not known to be stored."""
+    rows, wrap, is_sealed = [], tools.envelope.wrap, tools.envelope.ring is not None
+    for digest, (links, content) in chunks.items():
+        if digest not in known:
+            form, data = wrap(content, chunk_place(pool, digest) if is_sealed else b"")
+            rows.append(_new(ChunkRow, (digest, links, form, data)))
+    return rows
+
+
+def _sealed_write(tools: Tools, thread_id: str, write: WriteRow) -> WriteRow:
+    form, data = tools.envelope.wrap_row(write.data, write_place(thread_id, write))
+    return _new(WriteRow, (*write[:7], form, data, write[9]))
+
+
+def _acknowledge(
+    tools: Tools,
+    prepared: Sequence[Prepared],
+    changes: Sequence[Change],
+    stamps: Sequence[Stamp],
+) -> None:
+    """The commit is in: what it sent is known, what it encoded may be recognised."""
+    proved: dict[str, tuple[Witness, ...]] = {}
+    for one, change, stamp in zip(prepared, changes, stamps, strict=True):
+        thread_id = change.thread_id
+        earlier = proved[thread_id] = (*proved.get(thread_id, ()), *change.witnesses)
+        if isinstance(one, PreparedPut):
+            witness = witness_of(change.checkpoints[0])
+            batch = one.batch
+            sent = batch.chunks.keys() | batch.moved.keys() if batch.moved else batch.chunks
+            known = tools.known.learn(thread_id, stamp, sent, witness, replaces=earlier, beside=one.known)
+            proved[thread_id] = (*earlier, witness)
+            _remember(tools, one, witness, known, stamp)
+
+
+def _remember(tools: Tools, put: PreparedPut, witness: Witness, known: Known, stamp: Stamp) -> None:
+    thread_id, namespace, _ = put.place
+    if known.stamp == stamp:
+        tools.keep_line(thread_id, witness, known.mark, put.settled(), put.sources)
+    if tools.fencing:
+        tools.note_read(Place(thread_id, namespace, put.checkpoint_id), by_id=put.is_branching)
+    tools.coming.pop((thread_id, put.checkpoint_id), None)
+    if put.answers and put.place.checkpoint_id is not None:
+        tools.asked.pop((thread_id, put.place.checkpoint_id), None)
+
+
+async def _refresh(store: Context, one: Prepared) -> None:
+    """After a refusal: bring every chunk again, and read the parent anew.
+
+    No chunk is left out because it is there at this moment: no row would prove that it still is when this is applied,
+    since the store may be set back once more in between.
+    """
+    thread_id = one.place.thread_id
+    store.tools.known.drop(thread_id)
+    one.encode_again()
+    await store.tools.confirm_keys(store.backend, restores=False)
+    thread = await store.backend.thread(thread_id)
+    is_there = thread is not None and thread.status != "deleted"
+    one.known = Known(thread.stamp) if thread is not None and is_there else None
+    if isinstance(one, PreparedPut) and one.place.checkpoint_id is not None:
+        had = one.parent
+        one.unsettle()
+        await _read_parent(store, one)
+        if one.parent is None and had is not None:
+            _require_own_values(one, had)
+
+
+def _require_own_values(put: PreparedPut, parent: Roots) -> None:
+    """The parent is gone: its values may stay only where this put encoded them itself."""
+    for name in sorted(put.inherits):
+        if name not in put.pairs and parent.has(name, put.versions[name]):
+            raise Conflict(
+                f"thread {put.place.thread_id!r}: the parent checkpoint {put.place.checkpoint_id} was deleted while "
+                f"its child was written, and with it the value of channel {name!r}; put the checkpoint again"
+            )
+
+
+async def refuse_other_values(store: Context, put: PreparedPut) -> None:
+    """Raise InvalidRequest where a channel has another value than the parent has under the same version."""
+    if put.parent is None:
+        return
+    versions, parent = put.versions, put.parent
+    encoded = {name: (pair, put.sources[name]) for name, pair in put.pairs.items()}
+    for name, (pair, source) in {**encoded, **put.compared}.items():
+        if name not in versions or not parent.has(name, versions[name]) or pair == parent.pairs[name]:
+            continue
+        before = put.source_before(name)
+        if before is not None:
+            is_same = is_same_value(before, source)
+        else:
+            is_same = await _reads_as(store, put, name, parent.pairs[name], source)
+        if not is_same:
+            raise InvalidRequest(
+                f"thread {put.place.thread_id!r}: channel {name!r} has another value than in the parent checkpoint "
+                f"{put.place.checkpoint_id}, and the same version {versions[name]!r}. A version stands for one value: "
+                f"give the channel a higher one in channel_versions and in new_versions, as "
+                f"saver.get_next_version() makes it, or let thread.put() do that"
+            )
+
+
+async def _reads_as(store: Context, put: PreparedPut, name: str, stored: Pair, source: Source) -> bool:
+    """Whether a stored value, read and encoded again, is what was encoded."""
+    if put.known is None:
+        return False
+    pool, pile = put.known.stamp[0], Pile()
+    try:
+        ref = unpack_ref(*stored)
+        await store.tools.reader.gather(pool, [ref], partial(store.chunks, pool), pile)
+        value = store.tools.reader.value(ref, pile)
+        return is_same_value(put.encoder.value(value, name, Batch())[1], source)
+    except ThreadlineError:
+        # What cannot be read here was not read by who put this. But the parent may be gone, or its thread begun anew,
+        # and what is known of it out of date: then `apply` says so.
+        found = await store.backend.find(*put.place, with_writes=False)
+        return found is None or found.stamp != put.known.stamp

@@ -1,0 +1,159 @@
+"""Cached results of nodes, on the Records port: a value under a namespace and a key, for a time.
+
+A cache may forget at any moment, so nothing here fails a caller: an entry that cannot be decoded is a miss. Keys are
+made from arguments by the codec and BLAKE2b (`stable_key`), so they are the same in every process.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ...base.hashing import blake2b
+from ...base.printable import printable
+from ...codec.codec import Codec
+from ...errors import ThreadlineError
+from ...ports.checkpoints import Backend
+from ...ports.records import Record, RecordChange, RecordSpace, Scan, pack_name, split_name
+from ..context import Context, Tools
+from .checks import check_key, check_namespace
+from .contents import PLAIN_OBJECT, place_of_record, unpack, unwrapped
+
+__all__ = [
+    "CACHE",
+    "Entry",
+    "EntryFigures",
+    "FullKey",
+    "clear_entries",
+    "delete_entries",
+    "entry_at",
+    "entry_figures",
+    "get_entries",
+    "known_entry",
+    "stable_key",
+    "sweep_entries",
+    "values_of",
+]
+
+log = logging.getLogger("threadline.cache")
+FullKey = tuple[tuple[str, ...], str]
+CACHE = RecordSpace.CACHE
+_PAGE = 500
+
+
+class Entry(NamedTuple):
+    """Where an entry is, as checked."""
+
+    key: FullKey
+    name: bytes
+    # What the seal or checksum of its record is bound to.
+    bound: bytes
+
+
+def entry_at(namespace: Any, key: Any) -> Entry:
+    """The place of an entry; InvalidRequest says what is wrong with its namespace or key."""
+    named = check_namespace(namespace, may_be_empty=True), check_key(key)
+    name = pack_name((*named[0], "", key))
+    return Entry(named, name, place_of_record(CACHE, name))
+
+
+# The same for a namespace and a key that can be hashed: nodes ask for the same entries again and again.
+known_entry = lru_cache(4096)(entry_at)
+
+
+def stable_key(codec: Codec, *args: Any, **named: Any) -> str:
+    """A key for these arguments: equal for equal arguments, in every process and version of Python."""
+    packed = codec.encode_natively([list(args), dict(sorted(named.items()))], "arguments")
+    return blake2b(packed, digest_size=16, person=b"cache").hexdigest()
+
+
+def get_entries(tools: Tools, entries: Sequence[Entry]) -> Callable[[Backend], Coroutine[Any, Any, dict[FullKey, Any]]]:
+    """Reads the values of those entries that are there and have not expired."""
+
+    async def get(backend: Backend) -> dict[FullKey, Any]:
+        if not tools.is_open:
+            await tools.open(backend)
+        records = await backend.read_records(CACHE, [entry.name for entry in entries])
+        forms = [record.form for record in records if record is not None and record.form > 1]
+        if forms:
+            await tools.learn_keys(backend, forms)
+        return values_of(tools, entries, records)
+
+    return get
+
+
+def values_of(tools: Tools, entries: Sequence[Entry], records: Iterable[Record | None]) -> dict[FullKey, Any]:
+    """The values of records that have not expired; what cannot be read counts as missing."""
+    now = time.time()
+    found: dict[FullKey, Any] = {}
+    for (key, _, _), record in zip(entries, records, strict=True):
+        if record is None:
+            continue
+        stored: Any
+        _, _, stored, _, _, _, expires, _ = record
+        if expires is not None and expires <= now:
+            continue
+        try:
+            # An object of this process is no bytes that could be damaged.
+            found[key] = unpack(tools.codec, stored[0]) if type(stored) is list else unwrapped(tools, CACHE, record)
+        except (ThreadlineError, ValueError, TypeError) as error:
+            log.warning("the cached value of %r cannot be read and counts as missing: %s", key, printable(error))
+    return found
+
+
+async def delete_entries(store: Context, entries: Sequence[Entry]) -> None:
+    """Forget these entries."""
+    if entries:
+        await store.backend.write_records([RecordChange(CACHE, entry.name, None) for entry in entries])
+
+
+async def clear_entries(store: Context, namespaces: Sequence[Sequence[str]] | None) -> int:
+    """Forget all entries of these namespaces, or of all; returns how many."""
+    if namespaces is None:
+        return await store.backend.drop_records(CACHE, b"")
+    # Of the namespace itself and not of those below it: its own names lie behind the empty segment.
+    return sum([await store.backend.drop_records(CACHE, pack_name((*one, ""))) for one in namespaces])
+
+
+@dataclass(slots=True)
+class EntryFigures:
+    """How many entries there are, and what their values take."""
+
+    entries: int = 0
+    expired: int = 0
+    stored_bytes: int = 0
+    namespaces: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+    def most(self, limit: int = 10) -> list[tuple[tuple[str, ...], int]]:
+        """The namespaces with the most entries."""
+        return sorted(self.namespaces.items(), key=lambda one: (-one[1], one[0]))[:limit]
+
+
+async def entry_figures(store: Context, namespace: Sequence[str] | None = None) -> EntryFigures:
+    """Figures over the entries of one namespace, or of all; expired ones that were not swept are counted apart."""
+    found, now, after = EntryFigures(), time.time(), b""
+    prefix = pack_name((*namespace, "")) if namespace is not None else b""
+    while page := await store.scan_records(CACHE, Scan(prefix=prefix, after=after, limit=_PAGE)):
+        for record in page:
+            if record.expires is not None and record.expires <= now:
+                found.expired += 1
+                continue
+            named = split_name(record.name)[:-2]
+            found.entries += 1
+            # In this process's memory a value is an object around its content.
+            found.stored_bytes += len(record.value[0] if record.form == PLAIN_OBJECT else record.value)  # type: ignore[arg-type]
+            found.namespaces[named] = found.namespaces.get(named, 0) + 1
+        after = page[-1].name
+    return found
+
+
+async def sweep_entries(store: Context, now: float) -> int:
+    """Delete what has expired; returns how many entries went."""
+    count = 0
+    while names := await store.backend.expire_records(CACHE, now, _PAGE):
+        count += len(names)
+    return count

@@ -1,0 +1,381 @@
+"""Items of a Store: JSON-like values under a namespace and a key, on the Records port.
+
+An item is a record of the space ITEM, named by its namespace, an empty segment and its key. Where a store keeps
+history, each version is also a record of PAST, under the item's name and the moment it began; a deletion is a version
+without a value. The embeddings of an item are one record of VECTOR under the same name. All records of a put change
+in one transaction.
+
+Two kinds of put: a plain one is written as it is. One under a condition (`if_version`), or of a store that keeps
+history, reads the item first and is a compare-and-swap on its version.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from json.encoder import encode_basestring_ascii as _quoted
+from typing import Any
+
+from ormsgpack import packb
+
+from ...base.printable import printable
+from ...errors import Conflict, Corrupt, InvalidRequest
+from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, split_name
+from ..context import Context, Tools
+from ..filters import check_filter, look_up, matches
+from ..rows import searchable_value
+from .contents import unpack, unwrapped, wrapped
+from .past import past_changes
+from .shapes import Found, ItemOptions, Put, name_of, path_of
+
+__all__ = [
+    "ITEM",
+    "check_fields",
+    "count_items",
+    "delete_items",
+    "forget_item",
+    "get_items",
+    "index_embeddings",
+    "index_items",
+    "list_groups",
+    "put_items",
+    "read_item",
+    "read_vectors",
+    "record_of",
+    "refresh_items",
+    "search_items",
+    "searchable_of",
+    "sweep_items",
+    "time_now",
+]
+
+log = logging.getLogger("threadline.store")
+ITEM, PAST, VECTOR = RecordSpace.ITEM, RecordSpace.PAST, RecordSpace.VECTOR
+_PAGE = 500
+_ALL = 1 << 62
+_FIELD = re.compile(r"(?=.{1,200}$)[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+# Noted, as JSON, for a field that is missing, or whose value no database looks for. A text that is looked for is
+# printable.
+_NOT_FOUND = '"\\n"'
+# How often a compare-and-swap that is not the caller's own condition is tried again.
+_TRIES = 64
+# An item is refreshed at most this often within its time to live: reading it twice a second need not write twice.
+_REFRESHES_PER_LIFE = 100
+
+
+def time_now() -> float:
+    """Now, in whole microseconds: the time that an item shows is the time by which it is sorted."""
+    return time.time_ns() // 1000 / 1e6
+
+
+# -- writing
+
+
+async def put_items(store: Context, options: ItemOptions, puts: Sequence[Put]) -> None:
+    """Keep all these items in one transaction; of several puts to one item the last one holds.
+
+    Raises Conflict where a condition does not hold; then nothing was changed.
+    """
+    last = puts if len(puts) == 1 else list({(put.namespace, put.key): put for put in puts}.values())
+    if not options.keeps_history and all(put.if_version is None for put in last):
+        now = time_now()
+        await store.backend.write_records(
+            [change for put in last for change in _changes(store.tools, options, put, now)]
+        )
+        return
+    for _ in range(_TRIES):
+        changes, owners = await _conditional_changes(store, options, last)
+        refused = await store.backend.write_records(changes)
+        if refused is None:
+            return
+        put = owners[refused]
+        if put.if_version is not None:
+            raise _lost(put)
+    raise Conflict(f"item {last[0].key!r} in {last[0].namespace} was changed by others during {_TRIES} attempts; retry")
+
+
+async def _conditional_changes(
+    store: Context, options: ItemOptions, puts: Sequence[Put]
+) -> tuple[list[RecordChange], list[Put]]:
+    """The changes of puts under conditions, and the put that each of them belongs to."""
+    held = await store.read_records(ITEM, [name_of(put.namespace, put.key) for put in puts])
+    changes: list[RecordChange] = []
+    owners: list[Put] = []
+    for put, before in zip(puts, held, strict=True):
+        version = before.version if before is not None else ABSENT
+        # An item that has expired is not there, though its record may be.
+        is_there = before is not None and (before.expires is None or before.expires > time.time())
+        if put.if_version is not None and put.if_version != (version if is_there else ABSENT):
+            raise _lost(put)
+        # A later version never begins at the moment of an earlier one, whatever the clock says.
+        # Whole microseconds: a time that was shown or typed finds the version that began then.
+        now = round(max(time.time(), before.updated + 2e-6 if before is not None else 0.0), 6)
+        own = _changes(store.tools, options, put, now)
+        own[0] = own[0]._replace(if_version=version)
+        if options.keeps_history and not (put.content is None and before is None):
+            own += await past_changes(store, options, put, version, now)
+        changes += own
+        owners += [put] * len(own)
+    return changes, owners
+
+
+async def delete_items(store: Context, options: ItemOptions, prefix: bytes, *, forget: bool) -> int:
+    """Delete all items below a prefix; with `forget` their history too. Returns how many items went."""
+    if forget or not options.keeps_history:
+        count = await store.backend.drop_records(ITEM, prefix)
+        for space in (VECTOR, PAST) if forget else (VECTOR,):
+            await store.backend.drop_records(space, prefix)
+        return count
+    count = 0
+    while page := await store.scan_records(ITEM, Scan(prefix=prefix, limit=_PAGE)):
+        puts = [Put(*path_of(record.name), None) for record in page]
+        await put_items(store, options, puts)
+        count += len(page)
+    return count
+
+
+async def forget_item(store: Context, name: bytes) -> None:
+    """Delete an item with its history and its embeddings: nothing of it stays."""
+    await store.backend.write_records([RecordChange(ITEM, name, None), RecordChange(VECTOR, name, None)])
+    await store.backend.drop_records(PAST, name)
+
+
+async def sweep_items(store: Context, now: float) -> int:
+    """Delete what has expired, with its embeddings; returns how many items went."""
+    count = 0
+    while names := await store.backend.expire_records(ITEM, now, _PAGE):
+        count += len(names)
+        vectors = await store.read_records(VECTOR, names)
+        items = await store.read_records(ITEM, names)
+        for name, vector, item in zip(names, vectors, items, strict=True):
+            if vector is not None and item is None:
+                # A put since then gave the vector another version, and this deletion is refused.
+                await store.backend.write_records([RecordChange(VECTOR, name, None, vector.version)])
+    while await store.backend.expire_records(PAST, now, _PAGE):
+        pass
+    return count
+
+
+def _changes(tools: Tools, options: ItemOptions, put: Put, now: float) -> list[RecordChange]:
+    """The changes of a put without a condition: of the item first, then of its embeddings."""
+    name = name_of(put.namespace, put.key)
+    if put.content is None:
+        # Embeddings go too where this store makes none: another one may have made them.
+        return [RecordChange(ITEM, name, None), RecordChange(VECTOR, name, None)]
+    return _changes_of(tools, options, name, put, now)
+
+
+def record_of(
+    tools: Tools, name: bytes, content: bytes, ttl: float | None, searchable: str | None, now: float
+) -> Record:
+    """The record of an item."""
+    form, stored = wrapped(tools, ITEM, name, content)
+    return Record(name, form, stored, searchable, now, now, now + ttl if ttl is not None else None, 0)
+
+
+def _changes_of(tools: Tools, options: ItemOptions, name: bytes, put: Put, now: float) -> list[RecordChange]:
+    """The changes of a put of a value under a record's name."""
+    assert put.content is not None
+    record = record_of(tools, name, put.content, put.ttl_seconds, put.searchable, now)
+    changes = [RecordChange(ITEM, name, record)]
+    if put.vectors is not None:
+        # Embeddings that were made at another time than the item are of a former value.
+        form, stored = wrapped(tools, VECTOR, name, put.vectors)
+        changes.append(RecordChange(VECTOR, name, Record(name, form, stored, None, now, now, None, 0)))
+    elif options.has_vectors:
+        changes.append(RecordChange(VECTOR, name, None))
+    return changes
+
+
+# -- reading
+
+
+async def get_items(store: Context, names: Sequence[bytes], *, refresh: bool) -> list[Found | None]:
+    """The items of these names that have not expired; `refresh` begins their time to live anew."""
+    found: list[Found | None] = []
+    has_ttl = False
+    for record in await store.read_records(ITEM, names):
+        if record is None or (record.expires is not None and record.expires <= time.time()):
+            found.append(None)
+            continue
+        item = read_item(store.tools, record)
+        has_ttl = has_ttl or item.ttl is not None
+        found.append(item)
+    if refresh and has_ttl:
+        await refresh_items(store, [item for item in found if item is not None])
+    return found
+
+
+async def search_items(
+    store: Context,
+    options: ItemOptions,
+    prefix: bytes,
+    filter: Mapping[str, Any] | None,
+    *,
+    after: tuple[float, bytes] | None = None,
+    wanted_count: int = _PAGE,
+) -> AsyncIterator[Found]:
+    """The items below a prefix that match a filter: the last updated first, then by name.
+
+    `after` continues behind the item that was updated then and has this name, whether it is still there or not.
+    `wanted_count` is how many the caller will probably take.
+    """
+    wanted = check_filter(filter)
+    hints = _hints(wanted, options.indexed)
+    # Where the database checks the whole filter, nearly all that it finds is wanted. In memory each page sorts all.
+    size = min(wanted_count, _PAGE) if len(hints) == len(wanted) and not store.tools.keeps_objects else _PAGE
+    if store.tools.keeps_objects and wanted:
+        size = _ALL
+    now = time.time()
+    place: dict[str, Any] = {"after": after[1], "after_time": after[0]} if after is not None else {}
+    while True:
+        scan = Scan(prefix=prefix, limit=size, equals=hints, now=now, newest_first=True, **place)
+        page = await store.scan_records(ITEM, scan)
+        for record in _promising(store.tools, page, wanted) if store.tools.keeps_objects and wanted else page:
+            item = read_item(store.tools, record)
+            if not wanted or matches(item.value, wanted):
+                yield item
+        if len(page) < size:
+            return
+        place, size = {"after": page[-1].name, "after_time": page[-1].updated}, _PAGE
+
+
+def _exact(filter: Mapping[str, Any]) -> list[Any]:
+    """The values that a filter asks for as they are."""
+    return [
+        wanted["$eq"] if isinstance(wanted, Mapping) and set(wanted) == {"$eq"} else wanted
+        for wanted in filter.values()
+    ]
+
+
+def _promising(tools: Tools, records: Sequence[Record], wanted: Mapping[str, Any]) -> Iterator[Record]:
+    """Of records that are objects of this process, those that may match a filter.
+
+    Most others show it soon: a text that is looked for occurs in the content as it is packed.
+    """
+    exact = _exact(wanted)
+    needles = [packb(one) for one in exact if type(one) is str and one.isprintable()]
+    simple = [(key, one) for key, one in zip(wanted, exact, strict=True) if not isinstance(one, Mapping)]
+    for record in records:
+        content: Any = record.value[0]
+        for needle in needles:
+            if needle not in content:
+                break
+        else:
+            value = unpack(tools.codec, content)[0]
+            for key, one in simple:
+                if key in value and value[key] != one:
+                    break
+            else:
+                yield record
+
+
+async def count_items(store: Context, options: ItemOptions, prefix: bytes, filter: Mapping[str, Any] | None) -> int:
+    """How many items below a prefix match a filter."""
+    if not filter:
+        return await store.backend.count_records(ITEM, prefix, time.time())
+    count = 0
+    async for _ in search_items(store, options, prefix, filter):
+        count += 1
+    return count
+
+
+async def list_groups(store: Context, prefix: bytes, depth: int) -> AsyncIterator[tuple[str, ...]]:
+    """The namespaces below a prefix that hold an item, cut to a depth, in order."""
+    now, after = time.time(), b""
+    while page := await store.backend.record_prefixes(ITEM, prefix, depth, after, _PAGE, now):
+        for group in page:
+            yield split_name(group)
+        after = page[-1]
+
+
+async def refresh_items(store: Context, items: Sequence[Found]) -> None:
+    """Begin the time to live of items anew, where a part of it has passed since it last began."""
+    now = time.time()
+    by_ttl: dict[float, list[bytes]] = {}
+    for item in items:
+        if item.ttl is not None and item.expires is not None:
+            began = item.expires - item.ttl
+            if now - began > item.ttl / _REFRESHES_PER_LIFE:
+                by_ttl.setdefault(item.ttl, []).append(item.name)
+    for ttl, names in by_ttl.items():
+        await store.backend.touch_records(ITEM, names, now + ttl)
+
+
+def read_item(tools: Tools, record: Record, place: tuple[Any, ...] | None = None) -> Found:
+    """The item of a record; Corrupt names it. `place` is its namespace and key, where they are known."""
+    parts = unwrapped(tools, ITEM, record)
+    namespace, key = place[:2] if place is not None else path_of(record.name)
+    if type(parts) is not list or len(parts) != 2 or type(parts[0]) is not dict:
+        raise Corrupt(f"item {key!r} in {namespace}: its record is damaged")
+    value, ttl = parts
+    return Found(
+        namespace, key, value, record.created, record.updated, record.version, record.expires, ttl, record.name
+    )
+
+
+def read_vectors(tools: Tools, record: Record) -> bytes:
+    """The embeddings of an item, as 32-bit floats side by side."""
+    vectors = unwrapped(tools, VECTOR, record)
+    if type(vectors) is not bytes:
+        raise Corrupt(f"the embeddings of item {split_name(record.name)[-1]!r} are damaged")
+    return vectors
+
+
+def check_fields(fields: Any) -> tuple[str, ...]:
+    """The fields of `index_fields`: keys of values, or paths into nested dicts such as `user.plan`."""
+    named = tuple(fields) if not isinstance(fields, str) else (None,)
+    for field in named:
+        if not isinstance(field, str) or not _FIELD.fullmatch(field):
+            raise InvalidRequest(
+                f"index_fields is a list of keys such as user_id or user.plan (letters, digits, - _), not {fields!r}"
+            )
+    return tuple(dict.fromkeys(named))
+
+
+async def index_items(store: Context, options: ItemOptions) -> None:
+    """Make the indexes of a store's fields that are missing; searching works without them, slowly."""
+    try:
+        await store.backend.index_records(options.indexed)
+    except InvalidRequest as error:
+        log.warning("the indexes of index_fields cannot be made, and filters are slow: %s", printable(error))
+
+
+async def index_embeddings(store: Context, dims: int) -> bool:
+    """Whether the database finds near embeddings by itself; not where they are sealed."""
+    if store.tools.envelope.ring is not None:
+        return False
+    try:
+        return await store.backend.index_vectors(dims)
+    except InvalidRequest as error:  # a store that is only read, perhaps
+        log.warning("the database cannot index embeddings, and all are compared here: %s", printable(error))
+        return False
+
+
+def searchable_of(value: Mapping[str, Any], indexed: Sequence[str]) -> str:
+    """The values of indexed fields, as JSON."""
+    noted = []
+    for field in indexed:
+        form = searchable_value(value[field] if field in value else look_up(value, field))
+        text = _quoted(form) if type(form) is str else _NOT_FOUND if form is None else repr(form)
+        # The names of fields need no escape; see `check_fields`.
+        noted.append(f'"{field}":{text}')
+    return "{" + ",".join(noted) + "}"
+
+
+def _hints(filter: Mapping[str, Any], indexed: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    """The part of a filter that a database can look up by an index."""
+    hints = []
+    for key, exact in zip(filter, _exact(filter), strict=True):
+        form = searchable_value(exact) if key in indexed else None
+        if form is not None:
+            hints.append((key, form))
+    return tuple(hints)
+
+
+def _lost(put: Put) -> Conflict:
+    return Conflict(
+        f"item {put.key!r} in {put.namespace} is not at version {put.if_version}: read it again and decide anew"
+    )

@@ -1,0 +1,177 @@
+"""The straight line: an item that is got or put as most are, in a few steps from the face to the backend.
+
+The answers are those of a batch of one operation. What is unusual (a condition, history, embeddings) takes the way of
+batch.py instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from ormsgpack import unpackb
+
+from ...codec.limits import has_little_stack
+from ...ports.checkpoints import Backend
+from ...ports.records import Record, RecordChange, RecordSpace
+from ..context import Context, Tools
+from .batch import Item, make_item, moment_of
+from .checks import check_key, check_namespace, ttl_seconds
+from .contents import pack_item, place_of_record, unpack, wrapped
+from .items import ITEM, read_item, refresh_items, searchable_of, time_now
+from .shapes import ItemOptions, name_of
+
+__all__ = [
+    "Make",
+    "Packed",
+    "Place",
+    "get_item",
+    "held_item",
+    "native_item",
+    "packed_put",
+    "packed_puts",
+    "place_of",
+    "put_packed",
+]
+
+T = TypeVar("T")
+_new: Any = tuple.__new__
+
+
+class Place(NamedTuple):
+    """Where an item is, as checked."""
+
+    namespace: tuple[str, ...]
+    key: str
+    name: bytes
+    # What the seal or checksum of its record is bound to.
+    bound: bytes
+
+
+# A put of a packed value: the name of its record, the content, its time to live in seconds, what is searchable, and
+# what the record is bound to.
+Packed = tuple[bytes, bytes, float | None, str | None, bytes]
+# Builds an item for a caller: of its place, its value, when it was created and updated, and its record.
+Make = Callable[[Place, dict[str, Any], datetime, datetime, Record], T]
+
+
+def place_of(namespace: Any, key: Any) -> Place:
+    """The place of an item; InvalidRequest says what is wrong with its namespace or key."""
+    try:
+        return _checked(namespace, key)
+    except TypeError:  # a list, or what is no name at all
+        return _checked.__wrapped__(namespace, key)
+
+
+@lru_cache(4096)
+def _checked(namespace: Any, key: Any) -> Place:
+    """Agents read and put the same items again and again."""
+    named = check_namespace(namespace)
+    name = name_of(named, check_key(key))
+    return Place(named, key, name, place_of_record(ITEM, name))
+
+
+# -- reading
+
+
+def native_item(place: Place, value: dict[str, Any], created: datetime, updated: datetime, record: Record) -> Item:
+    """An item as callers of a Threadline store see it."""
+    ends = record.expires
+    expires = moment_of(ends) if ends is not None else None
+    return make_item(place.namespace, place.key, value, created, updated, record.version, expires)
+
+
+def held_item(tools: Tools, held: Any, place: Place, make: Make[T], otherwise: Any) -> T | None:
+    """The item at a place, of records that this process's memory holds; `otherwise` for one that may expire."""
+    record = held.get(place[2])
+    if record is None:
+        return None
+    content, created, updated = stored = record[2]
+    if record[6] is not None or has_little_stack():
+        return otherwise  # type: ignore[no-any-return]
+    if created is None:
+        created = stored[1] = moment_of(record[4])
+        updated = stored[2] = moment_of(record[5])
+    try:
+        value = unpackb(content)[0]
+    except ValueError:  # with what JSON has and msgpack has not
+        value = unpack(tools.codec, content)[0]
+    return make(place, value, created, updated, record)
+
+
+def get_item(
+    tools: Tools, place: Place, make: Make[T], *, refresh: bool
+) -> Callable[[Backend], Coroutine[Any, Any, T | None]]:
+    """Reads an item that has not expired; `refresh` begins its time to live anew."""
+
+    async def get(backend: Backend) -> T | None:
+        if not tools.is_open:
+            await tools.open(backend)
+        [record] = await backend.read_records(ITEM, (place.name,))
+        if record is None or (record.expires is not None and record.expires <= time.time()):
+            return None
+        if record.form > 1:
+            await tools.learn_keys(backend, (record.form,))
+        found = read_item(tools, record, place)
+        if refresh and found.ttl is not None:
+            await refresh_items(Context(backend, tools), [found])
+        return make(place, found.value, moment_of(record.created), moment_of(record.updated), record)
+
+    return get
+
+
+# -- putting
+
+
+def packed_put(tools: Tools, options: ItemOptions, place: Place, value: Any, ttl: Any) -> Packed:
+    """A put as it is handed on: its value is checked and copied."""
+    seconds = ttl_seconds(ttl) if ttl is not None else None
+    content = pack_item(tools.codec, value, seconds)
+    searchable = searchable_of(value, options.indexed) if options.indexed else None
+    return place[2], content, seconds, searchable, place[3]
+
+
+def packed_puts(
+    tools: Tools, options: ItemOptions, ops: Sequence[Any], kind: Any, place: Callable[[Any, Any], Place]
+) -> list[Packed] | None:
+    """The puts of a batch of nothing but plain puts, each item once; None for any other batch.
+
+    `kind` is the class of such puts, and `place` checks where an item is.
+    """
+    codec, indexed = tools.codec, options.indexed
+    packed: dict[bytes, Packed] = {}
+    for op in ops:
+        if type(op) is not kind or (len(op) > 5 and op[5] is not None):
+            return None
+        namespace, key, value, index, ttl = op[:5]
+        if value is None or (index is not None and index is not False):
+            return None
+        _, _, name, bound = place(namespace, key)
+        seconds = ttl_seconds(ttl) if ttl is not None else None
+        content = pack_item(codec, value, seconds)
+        packed[name] = name, content, seconds, searchable_of(value, indexed) if indexed else None, bound
+    return list(packed.values())
+
+
+def put_packed(
+    tools: Tools, puts: Sequence[Packed], space: RecordSpace = ITEM
+) -> Callable[[Backend], Coroutine[Any, Any, None]]:
+    """Makes puts, whatever is there, in one transaction."""
+
+    async def put(backend: Backend) -> None:
+        if not tools.is_open:
+            await tools.open(backend)
+        now, wrap = time_now(), tools.envelope.wrap_row
+        changes = []
+        for name, content, seconds, searchable, bound in puts:
+            form, stored = wrapped(tools, space, name, content) if tools.keeps_objects else wrap(content, bound)
+            ends = now + seconds if seconds is not None else None
+            # As the class of these tuples makes them, in a third of the time.
+            record = _new(Record, (name, form, stored, searchable, now, now, ends, 0))
+            changes.append(_new(RecordChange, (space, name, record, None)))
+        await backend.write_records(changes)
+
+    return put

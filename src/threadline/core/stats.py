@@ -1,0 +1,278 @@
+"""Figures of a store and of its threads, and the probe of its health.
+
+The figures of hidden threads are subtracted from those of the store; those of the trash are told beside them. A
+thread takes its own rows, and the chunks that its checkpoints and writes lead to. A thread that is alone in its pool
+has all chunks of it. Threads that share a pool, because one is a fork of the other, each count what they lead to:
+together they may count more than is stored.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from ..errors import ThreadlineError, Unavailable
+from ..ports.checkpoints import Backend, CheckpointRow, ThreadRow, WriteRow, split_links
+from ..ports.rules import HIDDEN, TRASH, kind_of, mark
+from .paging import ChunkWeights, chunk_weights, each_thread, thread_rows
+from .requests import text_ids
+from .retention.trash import stored_in
+from .store_records import read_record, swap_record
+
+__all__ = [
+    "Health",
+    "HiddenFigures",
+    "Stats",
+    "ThreadWeight",
+    "all_threads",
+    "failed_probe",
+    "hidden_figures",
+    "probe",
+    "take_stats",
+    "weigh",
+    "weigh_named",
+]
+
+# How many pools are weighed by one query.
+_POOLS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """The store in figures."""
+
+    threads: int
+    checkpoints: int
+    writes: int
+    chunks: int
+    # What the store holds: the pages in use of the database, or the records in memory.
+    bytes_stored: int
+    # What it takes from the system, as `ls` shows a file and the log beside it, and how much of that is free for later.
+    bytes_on_disk: int
+    bytes_free: int
+    # What the same checkpoints would take if each held its whole state.
+    bytes_without_sharing: int
+    mean_checkpoint_bytes: float
+    # Checkpoints made in each of the last 24 hours; the first is the hour up to now.
+    checkpoints_per_hour: tuple[int, ...]
+    busiest_threads: tuple[tuple[str, int], ...]
+    # What is in the trash, which no other figure but `chunks` and `bytes_stored` counts: deletions, the checkpoints
+    # they hold, and the bytes of their rows and of chunks that nothing else needs.
+    trash_entries: int = 0
+    trash_checkpoints: int = 0
+    trash_bytes: int = 0
+
+    @property
+    def bytes_saved(self) -> int:
+        """The bytes that sharing saves."""
+        return max(0, self.bytes_without_sharing - self.bytes_stored)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether the store took, returned and removed a record, and how long that took."""
+
+    ok: bool
+    latency_seconds: float
+    error: str | None = None
+
+
+async def take_stats(backend: Backend, now: float) -> Stats:
+    """Figures over the whole store; reads every chunk's links, but no data."""
+    figures = await backend.summary(now)
+    hidden = await hidden_figures(backend, now)
+    whole = await _bytes_without_sharing(backend, hidden)
+    checkpoints = figures.checkpoints - hidden.checkpoints
+    space = await backend.space()
+    return Stats(
+        threads=figures.threads,
+        checkpoints=checkpoints,
+        writes=figures.writes - hidden.writes,
+        chunks=figures.chunks,
+        bytes_stored=await backend.size_bytes(),
+        bytes_on_disk=space.taken_bytes,
+        bytes_free=space.free_bytes,
+        bytes_without_sharing=whole,
+        mean_checkpoint_bytes=whole / checkpoints if checkpoints > 0 else 0.0,
+        checkpoints_per_hour=tuple(figures.recent_hours.get(hour, 0) - hidden.hours[hour] for hour in range(24)),
+        busiest_threads=tuple(figures.busiest),
+        trash_entries=hidden.trash_entries,
+        trash_checkpoints=hidden.trash_checkpoints,
+        trash_bytes=hidden.trash_bytes,
+    )
+
+
+async def probe(backend: Backend) -> Health:
+    """Write, read and remove a record; the error is told, not raised."""
+    started = time.perf_counter()
+    key, value = f"probe-{os.urandom(8).hex()}", os.urandom(16)
+    try:
+        await swap_record(backend, key, None, value)
+        returned = await read_record(backend, key)
+        removed = await swap_record(backend, key, value, None)
+        if returned != value or not removed:
+            raise Unavailable("the store returned another record than it was given")
+    except ThreadlineError as error:
+        return failed_probe(error, time.perf_counter() - started)
+    return Health(ok=True, latency_seconds=time.perf_counter() - started)
+
+
+def failed_probe(error: ThreadlineError, latency_seconds: float = 0.0) -> Health:
+    """The answer of `health` when the store did not answer."""
+    return Health(ok=False, latency_seconds=latency_seconds, error=f"{type(error).__name__}: {error}")
+
+
+async def _bytes_without_sharing(backend: Backend, hidden: HiddenFigures) -> int:
+    pools = {thread.pool async for thread in each_thread(backend)}
+    total = 0
+    for pool in pools:
+        sizes = await _subtree_sizes(backend, pool)
+        for sign, roots in ((1, await backend.root_sizes(pool)), (-1, hidden.roots.get(pool, []))):
+            for links, own in roots:
+                total += sign * (own + sum(sizes.get(digest, 0) for digest in split_links(links)))
+    return total
+
+
+async def _subtree_sizes(backend: Backend, pool: int) -> dict[bytes, int]:
+    """For each chunk of a pool, its bytes and those of everything below it."""
+    weights = await chunk_weights(backend, pool)
+    whole: dict[bytes, int] = {}
+
+    def weigh(digest: bytes) -> int:
+        # Trees are a handful of levels deep, whatever their width.
+        if digest not in whole:
+            links, size = weights.get(digest, (b"", 0))
+            whole[digest] = size + sum(map(weigh, split_links(links)))
+        return whole[digest]
+
+    for digest in weights:
+        weigh(digest)
+    return whole
+
+
+@dataclass(slots=True)
+class HiddenFigures:
+    """Sums over all hidden threads."""
+
+    checkpoints: int = 0
+    writes: int = 0
+    # Checkpoints made in each of the last 24 hours.
+    hours: list[int] = field(default_factory=lambda: [0] * 24)
+    # By pool: links, and the size of document and metadata, of each checkpoint.
+    roots: dict[int, list[tuple[bytes, int]]] = field(default_factory=lambda: defaultdict(list))
+    trash_entries: int = 0
+    trash_checkpoints: int = 0
+    trash_bytes: int = 0
+
+
+async def hidden_figures(backend: Backend, now: float) -> HiddenFigures:
+    """Sums over the hidden threads of a store; without any, one query."""
+    figures = HiddenFigures()
+    in_trash: dict[int, set[str]] = defaultdict(set)
+    async for thread in each_thread(backend, HIDDEN):
+        rows, writes = await stored_in(backend, thread.thread_id)
+        _count(figures, thread, rows, writes, now)
+        if kind_of(thread.thread_id) == TRASH:
+            in_trash[thread.pool].add(thread.thread_id)
+    if in_trash:
+        # Chunks are needed by rows, and whose these are only the threads themselves tell.
+        others: dict[int, list[str]] = defaultdict(list)
+        for thread in (*await all_threads(backend), *await all_threads(backend, HIDDEN)):
+            if thread.pool in in_trash and thread.thread_id not in in_trash[thread.pool]:
+                others[thread.pool].append(thread.thread_id)
+        for pool, names in in_trash.items():
+            figures.trash_bytes += await _only_needed_by(backend, pool, names, others[pool])
+    return figures
+
+
+def _count(
+    figures: HiddenFigures, thread: ThreadRow, rows: list[CheckpointRow], writes: list[WriteRow], now: float
+) -> None:
+    figures.checkpoints += len(rows)
+    figures.writes += len(writes)
+    for row in rows:
+        figures.roots[thread.pool].append((row.links, len(row.document) + len(row.metadata)))
+        if 0 <= now - row.created < 24 * 3600:
+            figures.hours[int((now - row.created) // 3600)] += 1
+    if kind_of(thread.thread_id) == TRASH:
+        figures.trash_entries += thread.status == "archived"
+        figures.trash_checkpoints += len(rows)
+        figures.trash_bytes += sum(len(row.document) + len(row.metadata) + len(row.links) for row in rows)
+        figures.trash_bytes += sum(len(write.data) + len(write.links) for write in writes)
+
+
+async def _only_needed_by(backend: Backend, pool: int, names: set[str], others: list[str]) -> int:
+    """The bytes of the chunks of a pool that some of its threads need, and the others do not."""
+    needed: list[set[bytes]] = []
+    for threads in (names, others):
+        links: set[bytes] = set()
+        for name in threads:
+            rows, writes = await stored_in(backend, name)
+            links.update(row.links for row in rows)
+            links.update(write.links for write in writes)
+        reachable: set[bytes] = set()
+        await mark(links, reachable, partial(backend.links, pool))
+        needed.append(reachable)
+    weights = await chunk_weights(backend, pool)
+    return weights.total((needed[0] - needed[1]) & weights.keys())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadWeight:
+    """The rows and bytes of one thread."""
+
+    checkpoints: int = 0
+    writes: int = 0
+    # Rows and chunks; chunks that a fork has too are counted for both.
+    stored_bytes: int = 0
+
+
+async def all_threads(backend: Backend, prefix: str = "") -> list[ThreadRow]:
+    """The rows of all living threads."""
+    return [row async for row in each_thread(backend, prefix)]
+
+
+async def weigh_named(backend: Backend, thread_ids: Iterable[str]) -> dict[str, ThreadWeight]:
+    """The rows and bytes of each of these threads; those that do not exist are left out."""
+    rows = [await backend.thread(name) for name in dict.fromkeys(text_ids(thread_ids, "thread_ids"))]
+    return await weigh(backend, [row for row in rows if row is not None and row.status != "deleted"])
+
+
+async def weigh(backend: Backend, rows: Sequence[ThreadRow]) -> dict[str, ThreadWeight]:
+    """The rows and bytes of each of these threads."""
+    found: dict[str, ThreadWeight] = {}
+    by_pool: dict[int, list[ThreadRow]] = {}
+    for row in rows:
+        by_pool.setdefault(row.pool, []).append(row)
+    pools = list(by_pool)
+    for start in range(0, len(pools), _POOLS):
+        weights = await backend.weights(pools[start : start + _POOLS])
+        checkpoints = {(one.pool, one.thread): one for one in weights.checkpoints}
+        writes = {(one.pool, one.thread): one for one in weights.writes}
+        chunks = {one.pool: one.bytes for one in weights.chunks}
+        mates: dict[int, set[int]] = {}
+        for one in (*weights.checkpoints, *weights.writes):
+            mates.setdefault(one.pool, set()).add(one.thread)
+        for pool in pools[start : start + _POOLS]:
+            is_shared = len(mates.get(pool, ())) > 1
+            sizes = await chunk_weights(backend, pool) if is_shared else ChunkWeights()
+            for row in by_pool[pool]:
+                own, sent = checkpoints.get((pool, row.serial)), writes.get((pool, row.serial))
+                below = await _reached(backend, row.thread_id, sizes) if is_shared else chunks.get(pool, 0)
+                found[row.thread_id] = ThreadWeight(
+                    checkpoints=own.rows if own else 0,
+                    writes=sent.rows if sent else 0,
+                    stored_bytes=below + (own.bytes if own else 0) + (sent.bytes if sent else 0),
+                )
+    return found
+
+
+async def _reached(backend: Backend, thread_id: str, weights: ChunkWeights) -> int:
+    """The bytes of the chunks that a thread's rows lead to."""
+    links = {found.row.links for found in await thread_rows(backend, thread_id)}
+    links |= {write.links for write in await backend.thread_writes(thread_id)}
+    return weights.below([digest for one in links for digest in split_links(one)], set())

@@ -1,0 +1,406 @@
+"""LangGraph's stores under their own names, on a Threadline store: `compile(store=Store("sqlite:///agents.db"))`.
+
+Namespaces are validated in every operation as LangGraph does it, and results are LangGraph's own `Item` and
+`SearchItem`. Times to live are minutes, as in the originals.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from langgraph.store import base
+from langgraph.store.base import (
+    NOT_PROVIDED,
+    BaseStore,
+    GetOp,
+    InvalidNamespaceError,
+    Item,
+    PutOp,
+    SearchItem,
+    TTLConfig,
+    ensure_embeddings,
+)
+
+from ..connect import make_engine, make_tools, split_options
+from ..core.records import batch
+from ..core.records.single import Place, place_of
+from ..ports.engine import Engine
+from ..store import ItemStore
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = [
+    "AsyncPostgresStore",
+    "AsyncRedisStore",
+    "AsyncSqliteStore",
+    "InMemoryStore",
+    "PostgresStore",
+    "RedisStore",
+    "SqliteStore",
+    "Store",
+]
+
+S = TypeVar("S", bound="Store")
+_SWEEP_MINUTES = 5
+
+
+class Store(BaseStore):
+    """Items across threads for LangGraph's graphs, sync and async on one object.
+
+        graph = builder.compile(store=Store("sqlite:///agents.db"))
+
+    Takes the options of `threadline.Store`, and `ttl=` as LangGraph's stores do. `native` is the Threadline store
+    itself, with history, counts and compare-and-swap.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | None = None,
+        *,
+        index: Mapping[str, Any] | None = None,
+        ttl: TTLConfig | None = None,
+        index_fields: Iterable[str] = (),
+        keep_versions: Any = None,
+        **options: Any,
+    ) -> None:
+        engine_options, tool_options = split_options(options)
+        engine = make_engine(url, **engine_options)
+        self._start(engine, tool_options, index, ttl, index_fields=index_fields, keep_versions=keep_versions)
+
+    def _start(
+        self,
+        engine: Engine,
+        tool_options: dict[str, Any],
+        index: Mapping[str, Any] | None,
+        ttl: TTLConfig | None,
+        **options: Any,
+    ) -> None:
+        self.ttl_config = ttl
+        self._sweeping: _Sweeping | None = None
+        if index is not None:
+            index = {**index, "embed": ensure_embeddings(index.get("embed"))}
+        self.native = ItemStore(engine, make_tools(engine, **tool_options), index=index, **options)
+
+    def batch(self, ops: Iterable[Any]) -> list[Any]:
+        asked = list(ops)
+        if self.native.put_all(asked, PutOp, _place):
+            return [None] * len(asked)
+        checked = _checked(asked)
+        return [*map(_converted, checked, self.native.batch(map(_native, checked)))]
+
+    async def abatch(self, ops: Iterable[Any]) -> list[Any]:
+        asked = list(ops)
+        if await self.native.aput_all(asked, PutOp, _place):
+            return [None] * len(asked)
+        checked = _checked(asked)
+        return [*map(_converted, checked, await self.native.abatch(map(_native, checked)))]
+
+    # What BaseStore makes of a single operation, without a batch of one.
+
+    def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
+        refresh = refresh_ttl if self.ttl_config is None else self._refreshes(refresh_ttl)
+        return self.native.find(_place(namespace, key), _made_item, refresh)
+
+    async def aget(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
+        refresh = refresh_ttl if self.ttl_config is None else self._refreshes(refresh_ttl)
+        return await self.native.afind(_place(namespace, key), _made_item, refresh)
+
+    def put(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any] | None,
+        index: Any = None,
+        *,
+        ttl: Any = NOT_PROVIDED,
+    ) -> None:
+        _check_root(namespace)
+        place = _place(namespace, key)
+        if value is not None and (index is None or index is False) and self.native.is_straight:
+            self.native.put_at(place, value, self._lives(ttl))
+        elif value is None:  # a deletion
+            self.native.delete(place.namespace, place.key)
+        else:
+            self.native.put(place.namespace, place.key, value, index, ttl=self._lives(ttl))
+
+    async def aput(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any] | None,
+        index: Any = None,
+        *,
+        ttl: Any = NOT_PROVIDED,
+    ) -> None:
+        _check_root(namespace)
+        place = _place(namespace, key)
+        if value is not None and (index is None or index is False) and self.native.is_straight:
+            await self.native.aput_at(place, value, self._lives(ttl))
+        elif value is None:
+            await self.native.adelete(place.namespace, place.key)
+        else:
+            await self.native.aput(place.namespace, place.key, value, index, ttl=self._lives(ttl))
+
+    def _lives(self, ttl: Any) -> Any:
+        if ttl is not NOT_PROVIDED:
+            return ttl
+        return self.ttl_config.get("default_ttl") if self.ttl_config else None
+
+    def _refreshes(self, asked: bool | None) -> bool:
+        if asked is not None or self.ttl_config is None:
+            return asked is not False
+        return self.ttl_config.get("refresh_on_read", True)
+
+    def setup(self) -> Any:
+        """Create the tables now, instead of on first use."""
+        self.native.count()
+
+    def sweep_ttl(self) -> Any:
+        """Delete expired items; returns how many went."""
+        return self.native.sweep()
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> Any:
+        """Sweep in the background, every so many minutes, until `stop_ttl_sweeper`."""
+        if self._sweeping is None or self._sweeping.future.done():
+            configured = (self.ttl_config or {}).get("sweep_interval_minutes")
+            self._sweeping = _Sweeping(self.native, 60.0 * (sweep_interval_minutes or configured or _SWEEP_MINUTES))
+        return self._sweeping.future
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> Any:
+        """Stop sweeping; tells whether it has stopped within the time given."""
+        return self._sweeping is None or self._sweeping.stop(timeout)
+
+    def close(self) -> None:
+        """Stop sweeping and close the connections."""
+        self.stop_ttl_sweeper(1.0)
+        self.native.close()
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self: S) -> S:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        Store.stop_ttl_sweeper(self, 1.0)
+        await self.native.aclose()
+
+
+class InMemoryStore(Store):
+    """Items in this process, as `langgraph.store.memory.InMemoryStore`."""
+
+    def __init__(self, *, index: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__("memory://", index=index, **options)
+
+
+class _GivenStore(Store):
+    """A store that is given a connection or a pool of its driver, or made from a connection string."""
+
+    def __init__(
+        self,
+        conn: Any,
+        *,
+        pipe: Any = None,
+        deserializer: Any = None,
+        index: Mapping[str, Any] | None = None,
+        ttl: TTLConfig | None = None,
+        **options: Any,
+    ) -> None:
+        own = {name: options.pop(name) for name in ("index_fields", "keep_versions") if name in options}
+        engine_options, tool_options = split_options(options)
+        given = "pool" if type(conn).__name__.endswith("Pool") else "connection"
+        self._start(self._engine(**{given: conn}, **engine_options), tool_options, index, ttl, **own)
+
+    @staticmethod
+    def _engine(**options: Any) -> Engine:
+        return make_engine(**options)
+
+    @classmethod
+    def _of_url(cls: type[S], conn_string: str, options: dict[str, Any]) -> S:
+        made = cls.__new__(cls)
+        for name in ("pipeline", "pool_config"):
+            options.pop(name, None)
+        Store.__init__(made, conn_string, **options)
+        return made
+
+
+class _SyncStore(_GivenStore):
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls: type[S], conn_string: str, **options: Any) -> Iterator[S]:
+        """A store for a connection string, closed at the end of the `with` block."""
+        with cls._of_url(conn_string, options) as store:  # type: ignore[attr-defined]
+            yield store
+
+
+class _AsyncStore(_GivenStore):
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(cls: type[S], conn_string: str, **options: Any) -> AsyncIterator[S]:
+        """A store for a connection string, closed at the end of the `async with` block."""
+        async with cls._of_url(conn_string, options) as store:  # type: ignore[attr-defined]
+            yield store
+
+    async def setup(self) -> None:
+        await self.native.acount()
+
+    async def sweep_ttl(self) -> int:
+        return await self.native.asweep()
+
+    async def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> asyncio.Future[None]:
+        import asyncio
+
+        return asyncio.wrap_future(super().start_ttl_sweeper(sweep_interval_minutes))
+
+    async def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        import asyncio
+
+        return bool(await asyncio.to_thread(super().stop_ttl_sweeper, timeout))
+
+
+class SqliteStore(_SyncStore):
+    """Items in SQLite, as `langgraph.store.sqlite.SqliteStore`."""
+
+
+class AsyncSqliteStore(_AsyncStore):
+    """Items in SQLite, as `langgraph.store.sqlite.aio.AsyncSqliteStore`."""
+
+    @staticmethod
+    def _engine(**options: Any) -> Engine:
+        from ..backends.sqlite.given import AiosqliteEngine
+
+        return AiosqliteEngine(options.pop("connection"), **options)
+
+
+class PostgresStore(_SyncStore):
+    """Items in PostgreSQL, as `langgraph.store.postgres.PostgresStore`."""
+
+
+class AsyncPostgresStore(_AsyncStore):
+    """Items in PostgreSQL, as `langgraph.store.postgres.aio.AsyncPostgresStore`."""
+
+
+class RedisStore(_SyncStore):
+    """Items in Redis, as `langgraph.store.redis.RedisStore`; no modules of the server are needed."""
+
+
+class AsyncRedisStore(_AsyncStore):
+    """Items in Redis, as `langgraph.store.redis.AsyncRedisStore`."""
+
+
+class _Sweeping:
+    """A daemon thread that sweeps a store every so many seconds."""
+
+    def __init__(self, store: ItemStore, seconds: float) -> None:
+        self.future: Future[None] = Future()
+        self._stop = threading.Event()
+        self._store, self._seconds = store, seconds
+        threading.Thread(target=self._run, name="threadline-store-sweeper", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(self._seconds):
+                self._store.sweep()
+        except Exception as error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(None)
+
+    def stop(self, timeout: float | None) -> bool:
+        self._stop.set()
+        try:
+            self.future.exception(timeout)
+        except TimeoutError:
+            return False
+        return True
+
+
+def _checked(ops: Iterable[Any]) -> list[Any]:
+    checked = list(ops)
+    for op in checked:
+        _validate(op)
+    return checked
+
+
+def _check_root(namespace: Any) -> None:
+    """Refuse the namespace of a put without a label, and LangGraph's own root, as BaseStore does."""
+    if not namespace or namespace[0] == "langgraph":
+        what = "has no label" if not namespace else "begins with 'langgraph', which is LangGraph's own"
+        raise InvalidNamespaceError(f"the namespace {namespace!r} {what}: give one such as ('memories',)")
+
+
+def _place(namespace: Any, key: Any) -> Place:
+    """Where an item is, once its labels were validated as BaseStore does it."""
+    try:
+        return _place_once(namespace, key if type(key) is str else str(key))
+    except TypeError:  # what cannot be remembered is checked each time
+        return _place_once.__wrapped__(namespace, str(key))
+
+
+@lru_cache(4096)
+def _place_once(namespace: Any, key: str) -> Place:
+    _validate(GetOp(namespace, ""))
+    return place_of(namespace, key)
+
+
+def _native(op: Any) -> Any:
+    """An operation of LangGraph's as one of ours: they have the same fields."""
+    if hasattr(op, "match_conditions"):
+        return batch.ListNamespacesOp(op.match_conditions, op.max_depth, op.limit, op.offset)
+    return op
+
+
+def _converted(op: Any, result: Any) -> Any:
+    """A result in LangGraph's own classes."""
+    if hasattr(op, "namespace_prefix"):
+        return [
+            SearchItem(one.namespace, one.key, one.value, one.created_at, one.updated_at, one.score) for one in result
+        ]
+    return _item(result) if isinstance(result, batch.Item) else result
+
+
+def _made_item(place: Place, value: Any, created_at: datetime, updated_at: datetime, record: Any) -> Item:
+    """An item of LangGraph's; its slots are filled as its constructor does, which also reads times from text."""
+    item = _new_item(Item)
+    item.value = value
+    item.namespace, item.key, _, _ = place
+    item.created_at = created_at
+    item.updated_at = updated_at
+    return item
+
+
+_new_item = Item.__new__
+
+
+def _item(item: batch.Item) -> Item:
+    return Item(
+        value=item.value,
+        key=item.key,
+        namespace=item.namespace,
+        created_at=item.created_at,
+        updated_at=item.updated_at,
+    )
+
+
+def _refuse_labels(op: Any) -> None:
+    """The rules of LangGraph's labels, for every operation that names a namespace."""
+    path = getattr(op, "namespace", None) or getattr(op, "namespace_prefix", None) or ()
+    if any(not isinstance(label, str) or not label or "." in label for label in path):
+        raise InvalidNamespaceError(f"Invalid namespace {path!r}: labels are texts without periods, and not empty.")
+
+
+# langgraph-checkpoint has its own since 4.3; before, it validated in `put` alone.
+_validate = getattr(base, "validate_op_namespace", _refuse_labels)

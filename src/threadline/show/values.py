@@ -1,0 +1,67 @@
+"""Stored values for people and for programs: one line each, or JSON. No class of theirs is needed."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.cells import cell_len
+
+from ..base.printable import printable
+from ..codec import StoredException
+from ..codec.structural import Structure
+
+__all__ = ["Damaged", "one_line_of", "plain"]
+
+
+_PLAIN = (str, int, bool, type(None))
+
+
+class Damaged:
+    """Stands for a value that cannot be read."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __repr__(self) -> str:
+        return "[damaged]"
+
+
+def one_line_of(value: Any, width: int | None = None) -> str:
+    """A value as one line, at most so many columns wide."""
+    # The text of an exception is its repr already.
+    text = printable(str(value) if isinstance(value, StoredException) else repr(value))
+    if width is None or cell_len(text) <= width:
+        return text
+    kept = text[: max(width - 1, 0)]
+    while cell_len(kept) > width - 1:
+        kept = kept[:-1]
+    return kept + "…"
+
+
+def plain(value: Any) -> Any:
+    """A value for JSON. What JSON has no form for is an object with `$type`."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$type": "float", "value": repr(value)}
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, StoredException):
+        return {"$type": value.type_name, "value": value.message}
+    if isinstance(value, Structure):
+        fields = value.fields
+        if fields is not None:
+            return {"$type": value.type_name, "fields": {key: plain(field) for key, field in fields.items()}}
+        return {"$type": value.type_name, "value": plain(value.shown)}
+    if isinstance(value, (bytes, bytearray)):
+        return {"$type": type(value).__name__, "base64": base64.b64encode(value).decode()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: plain(item) for key, item in value.items()}
+        return {"$type": "dict", "items": [[plain(key), plain(item)] for key, item in value.items()]}
+    if isinstance(value, Damaged):
+        return {"$type": "damaged", "value": value.why}
+    return {"$type": f"{type(value).__module__}.{type(value).__qualname__}", "value": str(value)}
