@@ -17,10 +17,13 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info
 CREATED := $(VENV)/.created-$(VERSION)
 FOR_USE := $(VENV)/.installed-for-use
 FOR_DEV := $(VENV)/.installed-for-development
-DEV_EXTRAS := dev,langgraph,pandas,postgres,mysql,redis
+DEV_EXTRAS := dev,langgraph,pandas,postgres,mysql,redis,otel,alerts,web
 OLD     := $(VENV)-oldest
 FOR_OLD := $(OLD)/.installed-$(VERSION)
 OLDEST_TESTS := tests/test_conformance.py tests/langgraph/test_graph_agents.py tests/langgraph/test_graph_resume.py
+
+# Where a machine forbids it, as images for containers often do, every process of the tests compiles every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

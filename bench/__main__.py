@@ -17,7 +17,7 @@ from bench.results import summarise
 from bench.savers import OURS, PEER, Side
 from bench.sections import SECTIONS
 
-CHAT_SECTIONS = frozenset({"disk", "put", "get", "list"})
+CHAT_SECTIONS = frozenset({"disk", "put", "get", "list", "compact"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -30,12 +30,19 @@ class Size:
     thread_steps: int = 100
     turns: int = 60
     short_threads: int = 40
+    short_checkpoints: int = 600
+    short_turns: int = 40
+    new_threads: int = 1_000
     openings: int = 5
     codec_repeats: int = 15
     history_threads: int = 2_000
     history_steps: int = 100
     many_threads: int = 100_000
     long_thread: int = 10_000
+    prune_checkpoints: int = 30_000
+    runtime_repeats: int = 5
+    runtime_turns: int = 1_000
+    store_items: int = 100_000
 
 
 QUICK = Size(
@@ -45,12 +52,19 @@ QUICK = Size(
     thread_steps=40,
     turns=20,
     short_threads=10,
+    short_checkpoints=120,
+    short_turns=8,
+    new_threads=200,
     openings=3,
     codec_repeats=7,
     history_threads=100,
     history_steps=50,
     many_threads=2_000,
     long_thread=2_000,
+    prune_checkpoints=3_000,
+    runtime_repeats=2,
+    runtime_turns=50,
+    store_items=5_000,
 )
 
 

@@ -58,7 +58,9 @@ class Curve:
 
 def draw(results: Sequence[Result], files: ChatFiles | None) -> str:
     """The whole drawing; without chat files, the bars alone."""
-    bars = [result for result in results if result.ratio is not None and result.row.unit is not Unit.FACTOR]
+    shown = [result for result in results if result.ratio is not None and result.row.unit is not Unit.FACTOR]
+    # Short threads have many rows; those with a target are enough for a picture.
+    bars = [result for result in shown if result.row.section != "short" or result.row.has_target]
     top = HEADER + (PANEL_HEIGHT if files else 0)
     height = top + 52 + BAR_PITCH * len(bars) + MARGIN + 8
     parts = [

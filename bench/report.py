@@ -5,19 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench.arena import Reading, Size
+from bench.goals import goal_lines
 from bench.results import Result, ratio_of, show, show_range, show_ratio, show_target, show_verdict
-from bench.targets import CODEC, MEMORY, MYSQL, OURS_ON_POSTGRES, POSTGRES, ROWS, Row
+from bench.targets import CODEC, LANGGRAPH, MEMORY, MYSQL, OURS_ON_POSTGRES, POSTGRES, ROWS, Row
 
 ROW_OF = {row.key: row for row in ROWS}
 
 GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        "Short threads",
+        "Threads of 1, 10 and 100 checkpoints with small states: a message of 200 characters a step, a short todo, "
+        "branch channels. Both savers of a backend stay open and play the same few threads by turns; a figure is the "
+        "median of all calls in threads of that length. `get` reads the head on the saver that wrote it, looked at. A "
+        "turn is one of two invocations of a graph of five nodes on a new thread.",
+        ("short",),
+    ),
+    (
+        "Python calls on short threads",
+        "Functions that an operation calls in a thread of 10 small checkpoints, counted as "
+        "[docs/design/calls.md](design/calls.md) says.",
+        ("calls",),
+    ),
     (
         "A long chat on SQLite",
         "{chat_steps:,} checkpoints in one thread: 1.1 messages of 1.4 KB a step, 20 files of 2 KB of "
         "which one changes every 5 steps, todos, branch channels as a real graph has them; the state "
         "is read back every 11 steps, and what was read is built upon. *Looked at* means that every "
         "value is decoded and touched. The peer decodes always, so one figure of it serves three rows.",
-        ("disk", "put", "get", "list"),
+        ("disk", "compact", "put", "get", "list"),
     ),
     (
         "Many at once on SQLite",
@@ -76,10 +91,40 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Looking back over a history",
         "Ours alone, measured in one round: {history_threads:,} threads of {history_steps} small checkpoints "
         "({history_checkpoints:,} in all), {many_threads:,} threads for `threads(limit=50)`, one thread of "
-        "{long_thread:,} messages for `diff` (3 of them changed) and `fork`, and the long chat for `prune`. Each "
-        "figure is that of a new saver, which remembers nothing. The key is named by `index_metadata`; the rows "
-        "looked for are the oldest. What a fork adds is the growth of the store on disk over 50 forks.",
+        "{long_thread:,} messages for `diff` (3 of them changed) and `fork`, the long chat and one thread of "
+        "{prune_checkpoints:,} checkpoints for `prune`. Each figure is that of a new saver, which remembers nothing. "
+        "The key is named by `index_metadata`; the rows looked for are the oldest. "
+        "What a fork adds is the growth of the store on disk over 50 forks.",
         ("history",),
+    ),
+    (
+        "The runtime",
+        "`threadline.graph` with Threadline's savers beside LangGraph with its own: one node that loops 200 times, 100 "
+        "tasks sent side by side and a join, a chain of 50 nodes compiled, a chat of {runtime_turns:,} turns with "
+        "`add_messages` (measured in one round). The best of {runtime_repeats} runs of each, taken by turns. Import "
+        "and resident memory are those of a new process.",
+        ("runtime",),
+    ),
+    (
+        "Store and Cache",
+        "`threadline.langgraph`'s stores and caches beside LangGraph's own on the same backend, both called through "
+        "LangGraph's interface, by turns. A value has four fields and 250 bytes. The search finds ten of the items of "
+        "one user in {store_items:,} items of 1,000 users; ours has `index_fields`. 64 tasks put five items each.",
+        ("store",),
+    ),
+    (
+        "Metrics",
+        "A small put on SQLite that flushes nothing, by the processor's time of one thread: 50 puts at a time, in "
+        "turns with savers that have no metrics. The second row is what chance alone makes of two such savers.",
+        ("metrics",),
+    ),
+    (
+        "The page",
+        "Server time of `threadline web`, as its answers tell it: the list of {many_threads:,} threads and a long "
+        "one, by activity and by id; the tree of a thread of twice {long_thread:,} checkpoints; and the share of the "
+        "chunks of two states of {long_thread:,} messages that the page of their difference reads. Measured in one "
+        "round.",
+        ("web",),
     ),
 )
 
@@ -103,7 +148,8 @@ CLOSING = """\
 ## How to read and repeat it
 
 - `make bench` runs everything and writes this page; `python -m bench --quick` is a short look that
-  writes nothing; `--only put,list` runs some sections; `--rounds 5` takes longer and wavers less.
+  writes nothing; `--only put,list` runs some sections (`--quick --only short` takes about a
+  minute); `--rounds 5` takes longer and wavers less.
 - `python -m bench --calibrate` puts the peer on both sides: what is not 1.0 there is noise.
 - *Bytes that changed*: each new message, changed file and changed list of todos, counted once, as
   LangGraph's own serializer writes it: {changed_megabytes:.2f} MB in this work.
@@ -120,6 +166,7 @@ PREFIXES = {
     POSTGRES: "PostgreSQL: ",
     MYSQL: "MySQL: ",
     OURS_ON_POSTGRES: "Redis: ",
+    LANGGRAPH: "runtime: ",
 }
 
 
@@ -132,7 +179,7 @@ def progress_line(reading: Reading) -> str:
 
 def short_title(row: Row) -> str:
     """The title, with what tells rows of one title apart."""
-    prefix = PREFIXES.get(row.peer or "", "")
+    prefix = PREFIXES.get(row.peer or "", "") if row.section != "short" else ""
     suffix = " (peer: DeltaChannel)" if "delta" in row.key else ""
     return f"{prefix}{row.title}{suffix}".replace("`", "")
 
@@ -144,7 +191,8 @@ def console_table(results: list[Result]) -> str:
     ]
     judged = [result for result in results if result.reached is not None]
     reached = sum(1 for result in judged if result.reached)
-    return "\n".join([*lines, "", f"{reached} of {len(judged)} targets reached"])
+    goals = [f"{title:<66} {measured:>28}  {yes:<17} {target}" for title, measured, target, yes in goal_lines(results)]
+    return "\n".join([*lines, "", f"{reached} of {len(judged)} targets reached", "", *goals])
 
 
 def page(
@@ -156,7 +204,7 @@ def page(
     skipped: Mapping[str, str],
 ) -> str:
     """The whole of `docs/benchmarks.md`; `skipped` says of sections why they were not measured."""
-    blocks = [OPENING.format(rounds=rounds), _summary(results)]
+    blocks = [OPENING.format(rounds=rounds), _summary(results), _goals(results)]
     for title, text, sections in GROUPS:
         rows = [result for result in results if result.row.section in sections]
         reasons = [f"Not measured: {skipped[section]}.\n" for section in sections if section in skipped]
@@ -178,6 +226,10 @@ def _told(text: str, size: Size) -> str:
         history_checkpoints=size.history_threads * size.history_steps,
         many_threads=size.many_threads,
         long_thread=size.long_thread,
+        prune_checkpoints=size.prune_checkpoints,
+        runtime_repeats=size.runtime_repeats,
+        runtime_turns=size.runtime_turns,
+        store_items=size.store_items,
     )
 
 
@@ -196,6 +248,11 @@ def _summary(results: list[Result]) -> str:
     if missed:
         text += " Missed: " + "; ".join(short_title(result.row) for result in missed) + "."
     return text + "\n"
+
+
+def _goals(results: list[Result]) -> str:
+    lines = ["## At every size\n", "| | measured | at least | reached |", "|---|---|---|---|"]
+    return "\n".join([*lines, *(f"| {' | '.join(line)} |" for line in goal_lines(results))]) + "\n"
 
 
 def _table(results: list[Result]) -> str:

@@ -61,6 +61,8 @@ def show(value: float | None, unit: Unit) -> str:
         return f"{value:,.0f} ops/s"
     if unit is Unit.SHARE:
         return f"{_digits(value * 100)} %"
+    if unit is Unit.CALLS:
+        return f"{value:,.0f} calls"
     return f"{_digits(value)} x"
 
 
@@ -79,23 +81,25 @@ def show_range(result: Result) -> str:
 def show_target(row: Row) -> str:
     parts: list[str] = []
     if row.at_least is not None:
-        parts.append(f"at least {row.at_least:g} x")
+        either = f", or at most {show_bound(row, row.or_at_most)}" if row.or_at_most is not None else ""
+        parts.append(f"at least {row.at_least:g} x{either}")
     if row.at_most is not None:
-        parts.append(f"at most {show_bound(row)}")
+        parts.append(f"at most {show_bound(row, row.at_most)}")
     if row.aim is not None:
         parts.append(f"aim {row.aim:g} x")
     return ", ".join(parts) or "–"
 
 
-def show_bound(row: Row) -> str:
-    assert row.at_most is not None
+def show_bound(row: Row, bound: float) -> str:
     if row.unit is Unit.SECONDS:
-        return f"{row.at_most * 1_000:g} ms"
+        return f"{bound * 1_000:g} ms"
     if row.unit is Unit.BYTES:
-        return f"{row.at_most / 1_000:g} KB"
+        return f"{bound / 1e6:g} MB" if bound >= 1e6 else f"{bound / 1_000:g} KB"
     if row.unit is Unit.SHARE:
-        return f"{row.at_most * 100:g} %"
-    return f"{row.at_most:g} x"
+        return f"{bound * 100:g} %"
+    if row.unit is Unit.CALLS:
+        return f"{bound:g} calls"
+    return f"{bound:g} x"
 
 
 def show_verdict(result: Result) -> str:

@@ -5,15 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from bench.arena import Arena, Reading
-from bench.sections import codec, concurrency, graph, history, longchat, memory, opening, servers
+from bench.sections import (
+    calls,
+    codec,
+    concurrency,
+    graph,
+    history,
+    longchat,
+    memory,
+    opening,
+    runtime,
+    servers,
+    short,
+    store,
+    web,
+)
+from bench.sections import metrics as metering
 
 Section = Callable[[Arena], Iterator[Reading]]
 
 SECTIONS: dict[str, Section] = {
+    "short": short.short,
+    "calls": calls.calls,
     "disk": longchat.disk,
     "put": longchat.puts,
     "get": longchat.head,
     "list": longchat.listing,
+    "compact": longchat.compaction,
     "tasks": concurrency.tasks,
     "threads": concurrency.threads,
     "graph": graph.turns,
@@ -24,6 +42,10 @@ SECTIONS: dict[str, Section] = {
     "mysql": servers.mysql,
     "redis": servers.redis,
     "history": history.history,
+    "runtime": runtime.runtime,
+    "store": store.store,
+    "metrics": metering.metrics,
+    "web": web.web,
 }
 
 __all__ = ["SECTIONS", "Section"]

@@ -42,6 +42,7 @@ FIRST_THREADS = 50
 CHANGED_MESSAGES = 3
 FORKS = 50
 KEPT = 10
+KEPT_OF_MANY = 100
 TABLES = ("threads", "checkpoints", "writes", "chunks")
 
 
@@ -157,7 +158,7 @@ def _put_long_thread(side: Ours, place: Path, length: int) -> list[BaseMessage]:
 
 def _watched(saver: Any) -> tuple[Any, set[bytes]]:
     """A clone of the saver, and the digests that it asks its backend for."""
-    from threadline.backends.engine import ViewEngine
+    from threadline.backends.layers.prefix import ViewEngine
 
     fetched: set[bytes] = set()
 
@@ -191,6 +192,22 @@ def _pruning(arena: Arena, side: Ours) -> Iterator[tuple[str, float]]:
     last = arena.work.expected(len(arena.work.steps) - 1)
     check(left[0].checkpoint["channel_values"] == last, "the head is not what was put")
     yield "prune", seconds
+    yield "prune_many", _prune_many(side, arena.new_place(Entrant("many", side)), arena.size.prune_checkpoints)
+
+
+def _prune_many(side: Ours, place: Path, count: int) -> float:
+    """Seconds to have very many small checkpoints of one thread pruned to 100."""
+    puts = _thread_puts(0, count)
+    with _open(side, place) as saver:
+        for start in range(0, count, PUTS_PER_BATCH):
+            saver.put_many(puts[start : start + PUTS_PER_BATCH])
+        gc.collect()
+        start_time = perf_counter()
+        saver.thread(_thread_id(0)).prune(keep_last=KEPT_OF_MANY)
+        seconds = perf_counter() - start_time
+        left = len(list(saver.list(_config(_thread_id(0)))))
+    check(left == KEPT_OF_MANY, f"{left} checkpoints are left")
+    return seconds
 
 
 def _copy(source: Ours, place: Path, target: Any) -> None:

@@ -25,6 +25,16 @@ def disk(arena: Arena) -> Iterator[Reading]:
     yield Reading("disk.share", ours / changed, peer / changed)
 
 
+def compaction(arena: Arena) -> Iterator[Reading]:
+    """What `compact` leaves of our chat. Called when everything else has been measured on it."""
+    if arena.is_calibration:
+        return
+    place = arena.chat_files.ours.place
+    with arena.ours.open(place) as saver:
+        saver.compact()  # type: ignore[attr-defined]
+    yield Reading("compact.share", arena.ours.bytes_of(place) / arena.work.changed_bytes)
+
+
 def puts(arena: Arena) -> Iterator[Reading]:
     files = arena.chat_files
     ours, trusted, peer = (

@@ -14,6 +14,8 @@ from bench.sections import concurrency, graph, longchat
 
 POSTGRES_ROWS = {
     "disk.bytes": "postgres.bytes",
+    "disk.share": "postgres.share",
+    "compact.share": "postgres.compacted",
     "put.last": "postgres.put",
     "put.growth": "postgres.put_growth",
     "put.trusted_last": "postgres.put_trusted",
@@ -43,6 +45,7 @@ def postgres(arena: Arena) -> Iterator[Reading]:
         yield from _named(longchat.puts(inside), POSTGRES_ROWS)
         yield from _named(longchat.head(inside), POSTGRES_ROWS)
         yield from _named(longchat.listing_ten(inside), POSTGRES_ROWS)
+        yield from _named(longchat.compaction(inside), POSTGRES_ROWS)
         yield from _named(concurrency.tasks(inside), POSTGRES_ROWS)
         yield from _named(concurrency.threads(inside), POSTGRES_ROWS)
         yield from _named(graph.plain_turns(inside), POSTGRES_ROWS)
