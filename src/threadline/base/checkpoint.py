@@ -185,15 +185,16 @@ def get_checkpoint_metadata(config: Mapping[str, Any], metadata: Mapping[str, An
     Ids and private keys (`__…`) of the config are left out, and nothing replaces a key already given. Values are
     those that JSON gives back (`metadata_value`), and texts have no NUL characters, as in LangGraph's savers.
     """
-    merged = {
+    merged = {}
+    for key, value in metadata.items():
         # What nearly all metadata is, without a call: this is part of every put.
-        key if type(key) is str else _json_key(key): value
-        if type(value) in _JSON_NUMBERS
-        or (type(value) is str and "\0" not in value)
-        or (type(value) is dict and not value)
-        else metadata_value(value)
-        for key, value in metadata.items()
-    }
+        if not (
+            type(value) in _JSON_NUMBERS
+            or (type(value) is str and "\0" not in value)
+            or (type(value) is dict and not value)
+        ):
+            value = metadata_value(value)
+        merged[key if type(key) is str else _json_key(key)] = value
     for source in (config.get("metadata"), config.get("configurable")):
         if not source or source.keys() <= _NOT_METADATA:
             continue

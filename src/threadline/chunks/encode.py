@@ -16,6 +16,7 @@ from ..codec.framing import array_header, ext_frame, is_container
 from ..codec.packing import has_bytes
 from ..errors import NotSerializable
 from .cutting import (
+    FEWEST_IN_RUN,
     INLINE_BYTES,
     LARGE_ITEM_BYTES,
     UNCOUNTED_BYTES,
@@ -27,7 +28,7 @@ from .cutting import (
 )
 from .digest import Digester
 from .refs import LIST, MAP, PIECES, Pair
-from .runs import Batch, Chunks, cut
+from .runs import Batch, Chunks, cut, root_of
 from .unchanged import Block, Sequence, are_same, beginning, continued
 
 __all__ = ["Batch", "Chunks", "Encoder", "Source", "is_same_value"]
@@ -44,6 +45,7 @@ _SMALL_BYTES = 1 << 20
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _TEXT = frozenset((str,))
 _NOTHING = Block(0, 0, 0)
+_NOTHING_PACKED = packb(None)
 # What a value can be encoded from again: a sequence, or the bytes of one item.
 Source = Sequence | bytes
 
@@ -75,8 +77,36 @@ class Encoder:
         elif kind is dict and value and _has_text_keys(value):
             pairs = value.copy()
             return self._sequence(MAP, [*pairs.values()], (*pairs,), path, batch, before)
-        content = self.codec.encode(value, path)
+        content = _NOTHING_PACKED if value is None and self.codec.foreign is None else self.codec.encode(value, path)
         return ((b"", content) if len(content) < INLINE_BYTES else self.content(content, batch)), content
+
+    def alone(self, value: Any, path: str, batch: Batch) -> tuple[Pair, Source]:
+        """Encode one value that no later one is compared with: a short list is no more than its items."""
+        if type(value) is not list or not 0 < len(value) < FEWEST_IN_RUN or self.codec.foreign is not None:
+            return self.value(value, path, batch)
+        values, encode = value.copy(), self.codec.encode_natively
+        fresh: Chunks = {}
+        entries: list[bytes | None] = []
+        links, whole = b"", array_header(len(values))
+        for one in values:
+            try:
+                content = encode(one)
+            except NotSerializable:
+                return self.value(values, path, batch)  # which says where
+            whole += content
+            if len(content) < INLINE_BYTES:
+                entries.append(content)
+            elif len(content) > LARGE_ITEM_BYTES:
+                return self.value(values, path, batch)
+            else:
+                digest = self.digester.item(content)
+                fresh[digest] = (b"", content)
+                links += digest
+                entries.append(None)
+        if not links and len(whole) < INLINE_BYTES:
+            return (b"", whole), whole
+        batch.chunks.update(fresh)
+        return root_of(LIST, [], links, entries, batch, self.digester), whole
 
     def content(self, content: bytes, batch: Batch, level: int = 0) -> Pair:
         """The reference to an encoded item; how it is cut is decided by its bytes alone."""
@@ -123,12 +153,13 @@ class Encoder:
         before: Source | None,
         level: int = 0,
     ) -> tuple[Pair, Source]:
-        old = before if isinstance(before, Sequence) and before.kind == kind else None
-        may_trust = old is not None and old.objects is not None and old.is_exact and self.codec.foreign is None
-        if may_trust and old is not None and are_same(old, values, keys):
-            made = self._followed(old, values, keys, batch)
-        else:
-            made = self._compared(old, kind, values, keys, batch, level)
+        old = before if type(before) is Sequence and before.kind == kind else None
+        made: Sequence | None = None
+        if self.codec.foreign is None and (old is None or old.is_exact):
+            if old is not None and old.objects is not None and are_same(old, values, keys):
+                made = self._followed(old, values, keys, batch)
+            else:
+                made = self._compared(old, kind, values, keys, batch, level)
         if made is None:
             made = self._one_by_one(old, kind, values, keys, path, batch, level)
         if made is old:
@@ -151,42 +182,42 @@ class Encoder:
         level: int,
     ) -> Sequence | None:
         """The sequence by the states of its items, packed in one call; None where each must be encoded by itself."""
-        codec = self.codec
-        if codec.foreign is not None or (old is not None and not old.is_exact):
-            return None
-        heads, states = codec.states(values)
+        heads, states = self.codec.states(values)
+        pack_within, count = self.codec.pack_within, len(values)
         try:
-            body = self._body(states, old)
+            if old is not None and count > _STRETCH:
+                body = self._body(states, old)
+            else:
+                body = packb(states, pack_within, OPTIONS)[1 if count < 16 else 3 if count < 65536 else 5 :]
         except (TypeError, ValueError, RecursionError):
             return None
-        new = Sequence(kind, keys, heads, body)
+        return self._made(
+            Sequence(kind, keys, heads, body),
+            old,
+            lambda place: packb(states[place], pack_within, OPTIONS),
+            batch,
+            level,
+        )
 
-        def state(place: int) -> bytes:
-            return packb(states[place], codec.pack_within, OPTIONS)
+    def _body(self, states: list[Any], old: Sequence) -> bytes:
+        """The states of a long list, packed side by side.
 
-        return self._made(new, old, state, batch, level)
-
-    def _body(self, states: list[Any], old: Sequence | None) -> bytes:
-        """The states packed side by side.
-
-        Those of a long list are packed a stretch at a time, as long as they are what they were: the bytes of a megabyte
-        are slower to come by than the same in small parts.
+        They are packed a stretch at a time, as long as they are what they were: the bytes of a megabyte are slower to
+        come by than the same in small parts.
         """
-        known = 0
-        if old is not None and len(states) > _STRETCH:
-            pack_within, ends, body = self.codec.pack_within, old.ends, old.body
-            while known < len(old.heads):
-                end = min(known + _STRETCH, len(old.heads), len(states))
-                packed = packb(states[known:end], pack_within, OPTIONS)
-                low = ends[known - 1] if known else 0
-                if end == known or packed[_header(end - known) :] != body[low : ends[end - 1]]:
-                    break
-                known = end
-            if known == len(old.heads) == len(states):
-                return body
+        known, pack_within, ends, body = 0, self.codec.pack_within, old.ends, old.body
+        while known < len(old.heads):
+            end = min(known + _STRETCH, len(old.heads), len(states))
+            packed = packb(states[known:end], pack_within, OPTIONS)
+            low = ends[known - 1] if known else 0
+            if end == known or packed[_header(end - known) :] != body[low : ends[end - 1]]:
+                break
+            known = end
+        if known == len(old.heads) == len(states):
+            return body
         rest = states[known:] if known else states
-        packed = packb(rest, self.codec.pack_within, OPTIONS)[_header(len(rest)) :]
-        return b"".join((old.body[: old.ends[known - 1]], packed)) if old is not None and known else packed
+        packed = packb(rest, pack_within, OPTIONS)[_header(len(rest)) :]
+        return b"".join((body[: ends[known - 1]], packed)) if known else packed
 
     def _followed(
         self, old: Sequence, values: list[Any], keys: tuple[str, ...] | None, batch: Batch
@@ -207,10 +238,11 @@ class Encoder:
     def _made(
         self, new: Sequence, old: Sequence | None, state: Callable[[int], bytes], batch: Batch, level: int
     ) -> Sequence | None:
+        """The sequence with its runs, or the old one where nothing changed; None as `_cut` has it."""
         block = _NOTHING
         if old is not None:
             block = beginning(old, new, state)
-            if block.length == len(new.heads) == len(old.heads):
+            if block[2] == len(new.heads) == len(old.heads):
                 return old
         return self._cut(new, old, block, state, batch, level)
 
@@ -268,7 +300,7 @@ class Encoder:
 
         None where there are bytes among the items, which pack like bytearrays.
         """
-        pairs, ends, heads, body = new.pairs, new.ends, new.heads, new.body
+        pairs, ends, heads, body, item = new.pairs, new.ends, new.heads, new.body, self.digester.item
         count, place, at = len(heads), 0, 0
         blocks = []
         followers: dict[Pair, int] | None = None
@@ -286,7 +318,16 @@ class Encoder:
             at += len(packed)
             ends.append(at)
             head = heads[place]
-            pair = self._pair(ext_frame(OBJECT, head, packed) if head else packed, fresh, batch, level)
+            content = ext_frame(OBJECT, head, packed) if head else packed
+            pair: Pair
+            if len(content) < INLINE_BYTES:
+                pair = b"", content
+            elif len(content) > LARGE_ITEM_BYTES:
+                pair = self.content(content, batch, level)
+            else:
+                # Its chunk is kept apart, because a pack may come to hold it.
+                pair = item(content), None
+                fresh[pair[0]] = b"", content
             pairs.append(pair)
             place += 1
             if old is None or not old.bounds or place == count:
@@ -301,16 +342,6 @@ class Encoder:
                 blocks.append(block)
                 place, was, at = place + length, was + length, ends[-1]
         return blocks
-
-    def _pair(self, content: bytes, fresh: Chunks, batch: Batch, level: int) -> Pair:
-        """The reference to a new item; its chunk is kept apart, because a pack may come to hold it."""
-        if len(content) < INLINE_BYTES:
-            return b"", content
-        if len(content) > LARGE_ITEM_BYTES:
-            return self.content(content, batch, level)
-        digest = self.digester.item(content)
-        fresh[digest] = (b"", content)
-        return digest, None
 
 
 def _take_over(new: Sequence, old: Sequence, block: Block) -> None:

@@ -32,7 +32,7 @@ from .refs import (
     unpack_root,
 )
 
-__all__ = ["ANY_PACK", "Gatherer", "Pile", "chunk_place", "is_short"]
+__all__ = ["ANY_PACK", "Gatherer", "Pile", "chunk_place", "leaves_of_short"]
 
 # digests -> digest, links, form and stored bytes of each that is there
 FetchChunks = Callable[[list[bytes]], Awaitable["list[tuple[bytes, bytes, int, bytes]]"]]
@@ -40,6 +40,7 @@ FetchChunks = Callable[[list[bytes]], Awaitable["list[tuple[bytes, bytes, int, b
 _ROOT, ANY_PACK = -1, -2
 # A list or dict of so many items, each of a chunk at most, is far from being too large.
 _MOST_SHORT = 256
+_MOST_LEAVES = 16
 _FLAT, _TEXT = frozenset((bytes, type(None))), frozenset((str,))
 
 
@@ -84,8 +85,12 @@ class Gatherer:
             elif ref[0]:
                 if ref[1] is None:
                     items.add(ref[0])
-                elif is_short(ref[1]):
-                    items.update(split_links(ref[0]))
+                elif (leaves := leaves_of_short(ref[1])) is not None:
+                    digests = split_links(ref[0])
+                    if leaves:
+                        nodes.update(dict.fromkeys(digests[:leaves], (ref[1][0], 1)))
+                        del digests[:leaves]
+                    items.update(digests)
                 else:
                     with suppress(Corrupt):  # whoever needs the value will find the same
                         _need(unpack_ref(*ref), pile, items, nodes)
@@ -158,6 +163,8 @@ class Gatherer:
 
     def _from_cache(self, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int, int]]) -> set[bytes]:
         """Take what is cached; what remains must be fetched."""
+        if not self.contents.limit_bytes:
+            return items | nodes.keys()
         held_items = self.contents.get_many(items)
         pile.items.update(held_items)
         if not nodes:
@@ -189,7 +196,8 @@ class Gatherer:
             if form or is_sealed:
                 try:
                     most = None if digest in nodes else LONGEST_PIECE
-                    content = self.envelope.unwrap(form, content, chunk_place(pool, digest), most)
+                    bound_to = chunk_place(pool, digest) if is_sealed else b""
+                    content = self.envelope.unwrap(form, content, bound_to, most)
                 except NotFound as locked:
                     pile.damaged[digest] = "cannot be opened"
                     pile.locked[digest] = str(locked)
@@ -212,7 +220,8 @@ class Gatherer:
                 except Corrupt as damage:
                     pile.damaged[digest] = f"is damaged: {damage}"
         pile.items.update(items)
-        self.contents.add_new(items, _item_cost)
+        if items and self.contents.limit_bytes:
+            self.contents.add_new(items, _item_cost)
         if len(fetched) < len(wanted):
             for digest in wanted.difference([row[0] for row in fetched]):
                 pile.damaged[digest] = "is missing"
@@ -226,7 +235,8 @@ class Gatherer:
             held = pile.nodes[digest] = Node((), pack.keys, pack=pack)
         else:
             held = pile.nodes[digest] = unpack_node(links, content, kind)
-        self.nodes.put(digest, held, len(links) * 4 + len(content) + 200)
+        if self.nodes.limit_bytes:
+            self.nodes.put(digest, held, len(links) * 4 + len(content) + 200)
 
     def _point(self, pile: Pile, digester: Digester, digest: bytes, links: bytes, content: bytes) -> None:
         """Note that an item moved into a pack."""
@@ -261,18 +271,27 @@ def _item_cost(content: bytes) -> int:
     return len(content) + 150
 
 
-def is_short(packed: Any) -> bool:
-    """Whether a packed reference is a list or dict of a few items that are inline or links."""
-    if type(packed) is not list or len(packed) != 3 or packed[1] != [] or packed[0] not in (LIST, MAP):
-        return False
-    entries = packed[2]
+def leaves_of_short(packed: Any) -> int | None:
+    """How many leaves stand before the items of a list or dict that has few of both, and all inline or links.
+
+    None for any other reference.
+    """
+    if type(packed) is not list or len(packed) != 3 or type(counts := packed[1]) is not list:
+        return None
+    kind, _, entries = packed
+    if counts and (len(counts) > 1 or type(counts[0]) is not int or not 0 < counts[0] <= _MOST_LEAVES):
+        return None
     if type(entries) is int:
-        return packed[0] == LIST and 0 <= entries <= _MOST_SHORT
-    if type(entries) is not list or len(entries) > _MOST_SHORT:
-        return False
-    if packed[0] == LIST:
-        return _FLAT.issuperset(map(type, entries))
-    return _FLAT.issuperset(map(type, entries[1::2])) and _TEXT.issuperset(map(type, entries[::2]))
+        is_flat = kind == LIST and 0 <= entries <= _MOST_SHORT
+    elif type(entries) is not list or len(entries) > _MOST_SHORT:
+        return None
+    elif kind == LIST:
+        is_flat = _FLAT.issuperset(map(type, entries))
+    else:
+        is_flat = (
+            kind == MAP and _FLAT.issuperset(map(type, entries[1::2])) and _TEXT.issuperset(map(type, entries[::2]))
+        )
+    return (counts[0] if counts else 0) if is_flat else None
 
 
 def _need(ref: Ref, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int, int]]) -> None:

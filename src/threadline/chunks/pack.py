@@ -55,7 +55,7 @@ class Pack:
     def each_head(self) -> list[bytes]:
         """The type header of each item."""
         heads = self.heads
-        return [heads[place] for place in self.which] if self.which else heads * len(self.ends)
+        return list(map(heads.__getitem__, self.which)) if self.which else heads * len(self.ends)
 
     def content(self, place: int) -> bytes:
         """One item, encoded."""

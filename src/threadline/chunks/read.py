@@ -18,8 +18,8 @@ from ..errors import Corrupt, NotFound, ThreadlineError
 from ..ports.checkpoints import split_links
 from .cutting import ENTRY_BYTES, FEW_BYTES_LEFT, UNCOUNTED_BYTES, Budget, repeats_too_much
 from .digest import Digesters
-from .gather import Gatherer, Pile, is_short
-from .pack import Pack
+from .gather import Gatherer, Pile, leaves_of_short
+from .pack import Pack, split_object
 from .refs import LIST, MAP, Inline, Node, Pair, Pieces, Ref, Root, Tree, links_of, unpack_ref
 
 __all__ = ["Reader", "reached"]
@@ -59,8 +59,8 @@ class Reader:
             elif packed is None:
                 singles.append(items[links])
                 found.append(_SINGLE)
-            elif is_short(packed) and not self.share_decoded:
-                found.append(self._short(links, packed, items))
+            elif not self.share_decoded and (leaves := leaves_of_short(packed)) is not None:
+                found.append(self._short(links, packed, leaves, pile))
             else:
                 found.append(self.value((links, packed), pile))
         if singles:
@@ -69,17 +69,39 @@ class Reader:
             found = [next(decoded) if value is _SINGLE else value for value in found]
         return found
 
-    def _short(self, links: bytes, packed: Any, items: dict[bytes, bytes]) -> Any:
-        """A list or dict that has no nodes, and nothing within that is taken apart."""
+    def _short(self, links: bytes, packed: Any, leaves: int, pile: Pile) -> Any:
+        """A list or dict of a few packs and items, decoded in one call; nothing within is taken apart."""
         kind, _, entries = packed
+        items, digests, keys = pile.items, split_links(links), []
+        loose = digests[leaves:] if leaves else digests
         if type(entries) is int:
-            return self.codec.decode_items([items[digest] for digest in split_links(links)])
-        if kind == LIST:
-            digests = iter(split_links(links))
-            return self.codec.decode_items([items[next(digests)] if one is None else one for one in entries])
-        digests = iter(split_links(links))
-        contents = [items[next(digests)] if one is None else one for one in entries[1::2]]
-        return dict(zip(entries[::2], self.codec.decode_items(contents), strict=True))
+            contents = list(map(items.__getitem__, loose))
+        else:
+            following = iter(loose)
+            if kind == MAP:
+                keys, entries = entries[::2], entries[1::2]
+            contents = [items[next(following)] if one is None else one for one in entries]
+        if leaves:
+            heads: list[bytes] = []
+            bodies: list[bytes] = []
+            before: list[str] = []
+            for digest in digests[:leaves]:
+                pack = pile.nodes[digest].pack
+                if pack is None or len(set(digests[:leaves])) < leaves:
+                    return self.value((links, packed), pile)  # a plain leaf, or one that stands here twice
+                heads += pack.each_head()
+                bodies.append(pack.body)
+                before += pack.keys or ()
+            for content in contents:
+                head, state = split_object(content)
+                heads.append(head)
+                bodies.append(state)
+            if sum(map(len, bodies)) > UNCOUNTED_BYTES:
+                return self.value((links, packed), pile)
+            keys, values = before + keys, self.codec.decode_states(heads, bodies)
+        else:
+            values = self.codec.decode_items(contents)
+        return values if kind == LIST else dict(zip(keys, values, strict=True))
 
     def value(self, ref: Ref | Pair, pile: Pile) -> Any:
         """The value of a reference whose chunks are in the pile; Corrupt if one is damaged, NotFound lacking a key."""

@@ -137,7 +137,7 @@ def pairs_of(links: bytes, packed: dict[str, Any]) -> dict[str, Pair]:
     pairs, start = {}, 0
     try:
         for name, ref in packed.items():
-            end = start + DIGEST_BYTES * _count(ref)
+            end = start + (0 if type(ref) is bytes else DIGEST_BYTES if ref is None else DIGEST_BYTES * _count(ref))
             pairs[name] = links[start:end], ref
             start = end
     except _MISFITS as error:

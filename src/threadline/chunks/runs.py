@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import ormsgpack
@@ -22,13 +24,14 @@ from ..codec.framing import array_header, map_header
 from .cutting import FEWEST_IN_RUN, INLINE_BYTES, ROOT_BYTES, ends_run
 from .digest import Digester
 from .pack import LARGEST_PACK, pack_of, pointer_to, split_object
-from .refs import Pair
+from .refs import LIST, Pair
 from .unchanged import Block, Sequence
 
-__all__ = ["Batch", "Chunks", "cut"]
+__all__ = ["Batch", "Chunks", "cut", "root_of"]
 
 # digest -> links, content
 Chunks = dict[bytes, tuple[bytes, bytes]]
+_links_of, _ref_of = itemgetter(0), itemgetter(1)
 
 
 class Batch:
@@ -62,14 +65,51 @@ def cut(
         start = new.bounds[-1] if kept else 0
         if kept == len(old.bounds):
             new.levels, named = old.levels, kept
-    made = _Cut(new, old, blocks, fresh, batch, digester)
-    for place in range(first, count):
+    made = None
+    for place in range(max(first, start + FEWEST_IN_RUN - 1), count):
         if place - start >= FEWEST_IN_RUN - 1 and ends_run(pairs[place], place + 1 - start):
+            made = made or _Cut(new, old, blocks, fresh, batch, digester)
             made.close(start, place + 1)
             start = place + 1
     if named < len(new.names):
         new.levels = _grown([list(level) for level in new.levels], new.names[named:], batch, digester)
-    new.root = made.root(start)
+    if made is None and (old is None or (first == len(old.pairs) and len(blocks) == 1)):
+        # Nothing but new items behind those of before: all of the open run have rows of their own.
+        links, entries = _open_run(new, start, fresh, batch.chunks)
+    else:
+        made = made or _Cut(new, old, blocks, fresh, batch, digester)
+        links, entries = made.entries(start, count, batch.chunks)
+    if not new.levels and not links:
+        whole = _inlined(pairs[start:], new.keys and new.keys[start:])
+        if len(whole) < INLINE_BYTES:
+            new.root = b"", whole
+            return
+    new.root = root_of(new.kind, new.levels, links, entries, batch, digester)
+
+
+def root_of(kind: int, levels: list[list[bytes]], links: bytes, entries: Any, batch: Batch, digester: Digester) -> Pair:
+    """The root over the nodes of closed runs, from the leaves up, and the entries of the open run with their links."""
+    if type(entries) is list and kind == LIST and entries.count(None) == len(entries):
+        entries = len(entries)
+    if levels:
+        links = b"".join((*chain.from_iterable(reversed(levels)), links))
+    packed = [kind, list(map(len, reversed(levels))), entries]
+    content = ormsgpack.packb(packed)
+    if len(links) + len(content) <= ROOT_BYTES:
+        return links, packed
+    name = digester.node(links, content)
+    batch.chunks[name] = (links, content)
+    return name, True
+
+
+def _open_run(new: Sequence, start: int, fresh: Chunks, chunks: Chunks) -> Pair:
+    """The links and the references of a run that is open, and holds nothing of a pack."""
+    run = new.pairs[start:]
+    chunks.update(fresh)
+    refs: Any = list(map(_ref_of, run))
+    if new.keys is not None:
+        refs = [part for pair in zip(new.keys[start:], refs, strict=True) for part in pair]
+    return b"".join(map(_links_of, run)), refs
 
 
 class _Cut:
@@ -113,25 +153,6 @@ class _Cut:
             is_packed = packed is not None
         new.names.append(name)
         new.are_packed.append(is_packed)
-
-    def root(self, start: int) -> Pair:
-        """The root over the runs that were closed and the open one, which begins at `start`."""
-        new = self.new
-        run, keys = new.pairs[start:], new.keys and new.keys[start:]
-        if not new.levels and not any([links for links, _ in run]):
-            whole = _inlined(run, keys)
-            if len(whole) < INLINE_BYTES:
-                return b"", whole
-        links, entries = self._entries(start, len(new.pairs), self.batch.chunks)
-        if new.levels:
-            links = b"".join([name for level in reversed(new.levels) for name in level]) + links
-        packed = [new.kind, [len(level) for level in reversed(new.levels)], entries]
-        content = ormsgpack.packb(packed)
-        if len(links) + len(content) <= ROOT_BYTES:
-            return links, packed
-        name = self.digester.node(links, content)
-        self.batch.chunks[name] = (links, content)
-        return name, True
 
     def _twin(self, start: int, end: int) -> tuple[bytes, bool] | None:
         """The name of the same run of before, and whether it is a pack."""
@@ -180,10 +201,10 @@ class _Cut:
 
     def _leaf(self, start: int, end: int, items: Chunks) -> Pair:
         """The links and the content of a plain leaf."""
-        links, entries = self._entries(start, end, items)
+        links, entries = self.entries(start, end, items)
         return links, ormsgpack.packb(entries)
 
-    def _entries(self, start: int, end: int, chunks: Chunks) -> Pair:
+    def entries(self, start: int, end: int, chunks: Chunks) -> Pair:
         """The references of some items, as the root or a leaf has them: each gets a row of its own.
 
         An item that came with a pack is stored anew, be there a pointer to it or not: nothing may need that pack any

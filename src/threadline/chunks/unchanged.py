@@ -23,6 +23,7 @@ __all__ = ["Block", "Mark", "Sequence", "are_same", "beginning", "continued"]
 Mark = tuple[int, int, int]
 # How often the first item is looked for among those of before, when the beginning of a list was cut off.
 _MOST_SHIFTS = 8
+_new = tuple.__new__
 
 
 class Sequence:
@@ -98,8 +99,13 @@ class Block(NamedTuple):
 def beginning(old: Sequence, new: Sequence, state: Callable[[int], bytes]) -> Block:
     """The items with which a sequence begins, and an older one of the same kind has, too; `state` packs an item."""
     count, had = len(new.heads), len(old.heads)
-    if had <= count and _begins_alike(old, new, had):
-        return Block(0, 0, had)
+    if (
+        had <= count
+        and new.body.startswith(old.body)
+        and new.heads[:had] == old.heads
+        and (old.keys is None or (new.keys is not None and new.keys[:had] == old.keys))
+    ):
+        return _new(Block, (0, 0, had))
     front = _front(old, new)
     if not front and old.keys is None and count:
         shift = _shift(old, new, state(0))

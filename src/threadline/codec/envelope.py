@@ -16,9 +16,9 @@ from ..base.hashing import blake2b
 from ..errors import Corrupt, InvalidRequest
 from .seal import Ring
 
-__all__ = ["Envelope"]
+__all__ = ["Envelope", "WORTH_COMPRESSING"]
 
-_WORTH_COMPRESSING = 2_000
+WORTH_COMPRESSING = 2_000
 _CHECK_BYTES = 8
 _LARGEST_COMPRESSED = 1 << 20
 _ROW = blake2b(digest_size=_CHECK_BYTES, person=b"row")
@@ -39,7 +39,7 @@ class Envelope:
     def wrap(self, content: bytes, bound_to: bytes) -> tuple[int, bytes]:
         """The form and the stored bytes of some content that belongs at `bound_to`."""
         form = 0
-        if self.compression and _WORTH_COMPRESSING <= len(content) <= _LARGEST_COMPRESSED:
+        if self.compression and WORTH_COMPRESSING <= len(content) <= _LARGEST_COMPRESSED:
             smaller = self._zstd("ZstdCompressor").compress(content)
             if len(smaller) <= len(content) * 0.9:
                 form, content = 1, smaller
@@ -50,7 +50,7 @@ class Envelope:
 
     def wrap_row(self, content: bytes, bound_to: bytes) -> tuple[int, bytes]:
         """The same for a row, which has no digest for its name: without a seal it carries a check of its own."""
-        if self.ring is None and len(content) < _WORTH_COMPRESSING:
+        if self.ring is None and len(content) < WORTH_COMPRESSING:
             hashed = _ROW.copy()
             hashed.update(bound_to)
             hashed.update(content)

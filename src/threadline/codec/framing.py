@@ -12,6 +12,8 @@ _SHORT_EXTS = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
 
 def array_header(length: int) -> bytes:
     """The header of an array."""
+    if length < 16:
+        return bytes((0x90 | length,))
     return _header(length, 0x90, b"\xdc", b"\xdd")
 
 

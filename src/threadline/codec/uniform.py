@@ -169,10 +169,15 @@ def built(names: Sequence[_Name], states: Sequence[Any], builders: Mapping[_Name
     if len(distinct) == 1:
         [name] = distinct
         return _built_by(builders[name], states)
-    states_of: dict[_Name, list[Any]] = {name: [] for name in distinct}
+    states_of: dict[_Name, list[Any]] = {}
     for name, state in zip(names, states, strict=True):
-        states_of[name].append(state)
-    made = {name: iter(_built_by(builders[name], those)) for name, those in states_of.items()}
+        if name in states_of:
+            states_of[name].append(state)
+        else:
+            states_of[name] = [state]
+    made = {}
+    for name, those in states_of.items():
+        made[name] = iter(_built_by(builders[name], those))
     return list(map(next, map(made.__getitem__, names)))
 
 

@@ -11,6 +11,7 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import ormsgpack
@@ -41,6 +42,9 @@ __all__ = ["Context", "Descent", "Line", "Reads", "ToolOptions", "Tools", "bound
 P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V")
+# The places of the forms in `WriteRow` and in the row of a chunk.
+_form_of_write, _form_of_chunk = itemgetter(7), itemgetter(2)
+_UNSEALED = frozenset((0, 1))
 _BYTES_PER_BRANCHING = 200
 _MOST_NOTED = 10_000
 _LEAST_BRANCHING_BYTES = 1024 * 1024
@@ -72,7 +76,7 @@ class Context:
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
         found = await self.backend.find(thread_id, namespace, checkpoint_id, with_writes=with_writes)
-        if found is not None:
+        if found is not None and (found[3][4] or found[3][6] or any(map(_form_of_write, found[4]))):
             await self._learn([found])
         return found
 
@@ -114,7 +118,8 @@ class Context:
 
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         found = await self.backend.chunks(pool, digests)
-        await self._learn_forms([form for _, _, form, _ in found])
+        if not _UNSEALED.issuperset(forms := list(map(_form_of_chunk, found))):
+            await self._learn_forms(forms)
         return found
 
     async def read_records(self, space: RecordSpace, names: Sequence[bytes]) -> list[Record | None]:
@@ -163,7 +168,10 @@ class _Noted(dict[tuple[str, str], V], Generic[V]):
     def note(self, thread_id: str, checkpoint_id: str, what: V) -> None:
         self[thread_id, checkpoint_id] = what
         if len(self) > _MOST_NOTED:
-            self.pop(next(iter(self)), None)
+            self.trim()
+
+    def trim(self) -> None:
+        self.pop(next(iter(self)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +221,8 @@ class Tools:
         """Encode and decode by a codec; begin to remember what it decodes and recognises."""
         self.codec, options = codec, self.options
         self._encoder = Encoder(codec, self.digesters.of(0), trust_identity=options.trust_identity)
+        # The encoder of every thread; None where names depend on the pool.
+        self.sole_encoder = self._encoder if self.envelope.ring is None else None
         self.reader = Reader(
             codec,
             self.digesters,
@@ -223,6 +233,8 @@ class Tools:
         )
         # (thread, namespace) -> the checkpoint last put or got.
         self._lines: BoundedCache[tuple[str, str], Line] = BoundedCache(options.cache_bytes)
+        # What is remembered of a namespace; it holds while what is known of its thread has the same mark.
+        self.lines = self._lines.get
         self.warned: set[str] = set()
         self._lenient: Tools | None = None
 
@@ -315,7 +327,10 @@ class Tools:
 
     def expect(self, thread_id: str, checkpoint_id: str, descent: Descent) -> None:
         """A put is under way: writes that overtake it descend from what it descends from."""
-        self.coming.note(thread_id, checkpoint_id, descent)
+        coming = self.coming
+        coming[thread_id, checkpoint_id] = descent
+        if len(coming) > _MOST_NOTED:
+            coming.trim()
         if self.refused:
             self.refused.pop((thread_id, checkpoint_id), None)
 
@@ -361,18 +376,14 @@ class Tools:
             if known.stamp == found.stamp:
                 self.keep_line(found.thread_id, witness, known.mark, roots, {})
 
-    def line(self, thread_id: str, namespace: str, known: Known | None) -> Line | None:
-        """What is remembered of a namespace, if what is known of its thread is what was known then."""
-        held = self._lines.get((thread_id, namespace))
-        return held if held is not None and known is not None and held.mark == known.mark else None
-
     def knows(self, found: Found) -> bool:
         """Whether a row, and with it what it is made of, is what was last put or got in its namespace."""
-        row, known = found.row, self.known.of(found.thread_id)
-        if known is None or known.stamp != found.stamp:
+        thread_id, pool, epoch, row, _ = found
+        known = self.known.of(thread_id)
+        if known is None or known.stamp != (pool, epoch):
             return False
-        held = self.line(found.thread_id, row.namespace, known)
-        return held is not None and held.witness.id == row.id and held.witness.created == row.created
+        held = self.lines((thread_id, row[0]))
+        return held is not None and held.mark == known.mark and held.witness == (row[0], row[1], row[11])
 
     def note_read(self, place: Place, *, by_id: bool) -> None:
         """Remember how a run came to a checkpoint: by its id, or as the newest."""

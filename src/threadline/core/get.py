@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import ormsgpack
 
-from ..base.checkpoint import TASKS, CheckpointTuple, PendingWrite, config_of
+from ..base.checkpoint import INTERRUPT, TASKS, CheckpointTuple, PendingWrite, config_of
 from ..base.versions import next_version, sort_key
 from ..chunks.gather import Pile
 from ..chunks.lazy import LazyValues
@@ -21,7 +22,7 @@ from ..ports.rules import asks
 from .attempts import ATTEMPTS, gave_up
 from .context import Context, Tools
 from .requests import Place
-from .rows import ABSENT, Document, log_damage, name_of, write_place
+from .rows import ABSENT, Document, log_damage, name_of
 
 __all__ = [
     "Read",
@@ -34,6 +35,10 @@ __all__ = [
     "value_of",
     "write_ref",
 ]
+
+packb, unpackb = ormsgpack.packb, ormsgpack.unpackb
+_channel_of = itemgetter(5)  # of a `WriteRow`
+_pair_of = itemgetter(1)  # of such a row and where its value is
 
 
 class Read(NamedTuple):
@@ -113,7 +118,7 @@ async def complete(store: Context, page: list[Found], *, strict: bool = True) ->
         pile, refs = held
         refs += document.roots.pairs.values()
         if writes or sends:
-            refs += [pair for _, pair in (*writes, *sends)]
+            refs += map(_pair_of, (*writes, *sends))
         reads.append(Read(found, document, writes, pile, sends))
     for pool, (pile, refs) in piles.items():
         await store.tools.reader.gather(pool, refs, partial(store.chunks, pool), pile)
@@ -123,7 +128,7 @@ async def complete(store: Context, page: list[Found], *, strict: bool = True) ->
 def _learn(tools: Tools, read: Read) -> None:
     """Note the chunks of a checkpoint that was read whole as known by its row; writes have no row to know by."""
     found, pile = read.found, read.pile
-    if found.writes and any(map(asks, found.writes)):
+    if found.writes and INTERRUPT in map(_channel_of, found.writes) and any(map(asks, found.writes)):
         tools.asked.note(found.thread_id, found.row.id, True)
     if tools.knows(found):
         return
@@ -148,8 +153,9 @@ async def _parent_sends(store: Context, found: Found, document: Document) -> lis
 def write_ref(tools: Tools, thread_id: str, write: WriteRow) -> Pair:
     """Where the value of a pending write is; Corrupt and NotFound (a key) name the write."""
     try:
-        packed = ormsgpack.unpackb(tools.envelope.unwrap_row(write.form, write.data, write_place(thread_id, write)))
-        return (b"", packed) if type(packed) is bytes else pairs_of(write.links, {"": packed})[""]
+        place = packb(["write", thread_id, *write[:7]])  # as `write_place` has it
+        packed = unpackb(tools.envelope.unwrap_row(write[7], write[8], place))
+        return (b"", packed) if type(packed) is bytes else pairs_of(write[6], {"": packed})[""]
     except NotFound as error:
         raise NotFound(f"{name_of_write(thread_id, write)}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
@@ -207,7 +213,7 @@ def _all_values(tools: Tools, read: Read) -> tuple[dict[str, Any] | None, list[P
     if read.pile.damaged:
         return None, None
     try:
-        found = tools.reader.values([*pairs.values(), *[pair for _, pair in read.writes]], read.pile)
+        found = tools.reader.values([*pairs.values(), *map(_pair_of, read.writes)], read.pile)
     except Exception:  # one by one, which says what is wrong, and where
         return None, None
     count = len(pairs)

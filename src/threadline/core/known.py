@@ -54,7 +54,6 @@ class KnownThreads:
         stamp: Stamp,
         digests: Iterable[bytes],
         witness: Witness,
-        *,
         replaces: Collection[Witness] = (),
         beside: Known | None = None,
     ) -> Known:

@@ -8,8 +8,8 @@ was encoded here, never from live values.
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from itertools import filterfalse
 from typing import Any, TypeAlias
 
 import ormsgpack
@@ -18,10 +18,9 @@ from ..base.checkpoint import INTERRUPT, WRITES_IDX_MAP, get_checkpoint_metadata
 from ..base.namespaces import ROOT
 from ..chunks.encode import Batch, Encoder, Source
 from ..chunks.refs import Pair
-from ..chunks.unchanged import Sequence as EncodedSequence
 from ..errors import InvalidRequest
 from ..ports.checkpoints import Witness, WriteRow
-from .context import Descent, Tools
+from .context import Descent, Line, Tools
 from .known import Known
 from .requests import Place, check_put, check_writes, place_of, text_id
 from .rows import DELTA_COUNTERS, Draft, Roots, draft
@@ -32,31 +31,25 @@ log = logging.getLogger("threadline")
 _LARGE_CHECKPOINT_BYTES = 10_000_000
 # Puts that begin a line of their own on purpose, and so are never fenced.
 _OWN_LINES = ("fork", "update")
-_new = tuple.__new__
+_new, packb = tuple.__new__, ormsgpack.packb
 
 
-class _Prepared(ABC):
+class _Prepared:
     """The common part of a put and a put_writes: chunks on their way into a thread's pool."""
 
     # The checkpoint that this descends from, and whether it may begin a thread that is deleted.
     descent: Descent = (None, True)
     # When it was made, for what is brought over from elsewhere; None for now.
     made_at: float | None = None
-
-    def __init__(self, place: Place, known: Known | None, encoder: Encoder) -> None:
-        self.place = place
-        # What was known of the thread when this was prepared, or learnt since; None of a thread that is not known.
-        self.known = known
-        # What encoded the chunks, and so named them.
-        self.encoder = encoder
-        self.batch = Batch(known.digests if known is not None else ())
+    place: Place
+    # What was known of the thread when this was prepared, or learnt since; None of a thread that is not known.
+    known: Known | None
+    # What encoded the chunks, and so named them.
+    encoder: Encoder
+    batch: Batch
 
     def moment(self, now: float) -> float:
         return now if self.made_at is None else self.made_at
-
-    @abstractmethod
-    def encode_again(self) -> None:
-        """Make all chunks anew, from what was encoded, under the names that the encoder gives."""
 
 
 class PreparedPut(_Prepared):
@@ -90,9 +83,10 @@ class PreparedPut(_Prepared):
     _settled: Roots | None = None
 
     def __init__(self, place: Place, known: Known | None, encoder: Encoder) -> None:
-        super().__init__(place, known, encoder)
-        # The roots of what was encoded, and what they can be made from again.
+        self.place, self.known, self.encoder = place, known, encoder
+        self.batch = Batch(known.digests if known is not None else ())
         self.compared = {}
+        # The roots of what was encoded, and what they can be made from again.
         self.pairs: dict[str, Pair] = {}
         self.sources: dict[str, Source] = {}
 
@@ -114,6 +108,7 @@ class PreparedPut(_Prepared):
         self.parent, self.parent_is_known, self.parent_row, self._settled = None, False, None, None
 
     def encode_again(self) -> None:
+        """Make all chunks anew, from what was encoded, under the names that the encoder gives."""
         self.batch = Batch()
         self._settled = None
         for name, source in self.sources.items():
@@ -135,15 +130,17 @@ class PreparedWrites(_Prepared):
     are_first = False
 
     def __init__(self, place: Place, known: Known | None, encoder: Encoder) -> None:
-        super().__init__(place, known, encoder)
+        self.place, self.known, self.encoder = place, known, encoder
+        self.batch = Batch(known.digests if known is not None else ())
         self.writes: list[WriteRow] = []
         self.sources: list[Source] = []
 
     def encode_again(self) -> None:
+        """Make all chunks anew, as `PreparedPut.encode_again` does."""
         self.batch = Batch()
         for place, source in enumerate(self.sources):
             (links, packed), _ = self.encoder.again(source, self.batch)
-            self.writes[place] = self.writes[place]._replace(links=links, data=ormsgpack.packb(packed))
+            self.writes[place] = self.writes[place]._replace(links=links, data=packb(packed))
 
 
 def prepare_put(
@@ -166,14 +163,17 @@ def prepare_put(
     if parent_id == checkpoint_id:
         raise InvalidRequest(f"checkpoint {checkpoint_id} cannot be its own parent: the config names it")
     known = tools.known.of(thread_id)
-    put = PreparedPut(place, known, tools.encoder(known))
+    put = PreparedPut(place, known, tools.sole_encoder or tools.encoder(known))
     put.checkpoint_id = checkpoint_id
     put.drafted = draft(checkpoint, get_checkpoint_metadata(config, metadata), tools.codec)
     put.versions = versions = dict(checkpoint["channel_versions"])
     put.checks_versions = checks_versions and parent_id is not None
-    before = _find_parent(tools, put, siblings)
+    line = tools.lines((thread_id, namespace))
+    if line is not None and (known is None or line.mark != known.mark):
+        line = None
+    before = _find_parent(put, siblings, line)
     if parent_id is not None:
-        put.inherits = [name for name in versions if name not in new_versions]
+        put.inherits = list(filterfalse(new_versions.__contains__, versions))
     _encode(put, checkpoint.get("channel_values") or {}, before)
     if tools.asked and namespace == ROOT:
         put.answers = (thread_id, parent_id) in tools.asked
@@ -204,20 +204,21 @@ def prepare_writes(
     if checkpoint_id is None:
         raise InvalidRequest("put_writes needs a config with a checkpoint_id: the one that put() returned")
     known = tools.known.of(thread_id)
-    prepared = PreparedWrites(place, known, tools.encoder(known))
+    prepared = PreparedWrites(place, known, tools.sole_encoder or tools.encoder(known))
     if are_first:
         prepared.are_first = True
     prepared.descent = tools.coming.get((thread_id, checkpoint_id)) or (checkpoint_id, True)
-    encode, batch, task_id = prepared.encoder.value, prepared.batch, text_id(task_id, "task_id")
+    encode, batch, rows, sources = prepared.encoder.alone, prepared.batch, prepared.writes, prepared.sources
+    if type(task_id) is not str:
+        task_id = text_id(task_id, "task_id")
     for position, (channel, value) in enumerate(checked):
-        (links, packed), source = encode(value, f"write {channel}", batch)
+        (links, packed), source = encode(value, channel, batch)
         index = WRITES_IDX_MAP.get(channel, position)
         if channel == INTERRUPT and namespace == ROOT:
             tools.asked.note(thread_id, checkpoint_id, True)
-        prepared.sources.append(source)
-        data = ormsgpack.packb(packed)
-        row = (namespace, checkpoint_id, task_id, index, task_path, channel, links, 0, data, index < 0)
-        prepared.writes.append(_new(WriteRow, row))
+        sources.append(source)
+        row = (namespace, checkpoint_id, task_id, index, task_path, channel, links, 0, packb(packed), index < 0)
+        rows.append(_new(WriteRow, row))
     return prepared
 
 
@@ -227,13 +228,18 @@ def _encode(put: PreparedPut, values: Mapping[str, Any], before: Mapping[str, So
     encode, batch, pairs, sources = put.encoder.value, put.batch, put.pairs, put.sources
     size = 0
     for name, value in values.items():
-        if parent is not None and name in inherits and parent.has(name, versions[name]):
+        if (
+            parent is not None
+            and name in inherits
+            and name in parent.pairs
+            and parent.versions.get(name) == versions[name]
+        ):
             if put.checks_versions:
                 put.compared[name] = encode(value, name, Batch(batch.known), before.get(name))
             continue
         pairs[name], source = encode(value, name, batch, before.get(name))
         sources[name] = source
-        size += len(source.body if isinstance(source, EncodedSequence) else source)
+        size += len(source if type(source) is bytes else source.body)  # type: ignore[union-attr]
     put.size = size
 
 
@@ -250,11 +256,11 @@ def _root_above(place: Place, metadata: Mapping[str, Any]) -> str | None:
 
 
 def _find_parent(
-    tools: Tools, put: PreparedPut, siblings: Mapping[tuple[str, str, str], PreparedPut] | None
+    put: PreparedPut, siblings: Mapping[tuple[str, str, str], PreparedPut] | None, line: Line | None
 ) -> Mapping[str, Source]:
-    """Take the parent's roots from memory where they are good; returns what the last put encoded."""
+    """Take the parent's roots from memory where they are good; returns what the last puts encoded."""
     thread_id, namespace, parent = put.place
-    line = tools.line(thread_id, namespace, put.known)
+    before: Mapping[str, Source] = line.sources if line is not None else {}
     if parent is None:
         put.parent_is_known = True
     elif siblings and (sibling := siblings.get((thread_id, namespace, parent))) is not None:
@@ -263,17 +269,17 @@ def _find_parent(
             put.parent, put.parent_is_known = sibling.settled(), True
         # Their chunks are stored before those of this put, or neither are.
         chain: list[PreparedPut] = []
-        before: PreparedPut | None = sibling
-        while before is not None:
-            chain.append(before)
-            before = before.sibling
-        sources: dict[str, Source] = dict(line.sources) if line is not None else {}
+        one: PreparedPut | None = sibling
+        while one is not None:
+            chain.append(one)
+            one = one.sibling
+        sources = dict(before)
         for one in reversed(chain):
             sources.update(one.sources)
         return sources
     elif line is not None and line.witness.id == parent:
         put.parent, put.parent_is_known, put.parent_row = line.roots, True, line.witness
-    return line.sources if line is not None else {}
+    return before
 
 
 def _fence(tools: Tools, put: PreparedPut, source: Any) -> None:

@@ -18,27 +18,47 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
+import ormsgpack
+
 from ..chunks.encode import Batch, Chunks, Source, is_same_value
 from ..chunks.gather import Pile, chunk_place
 from ..chunks.refs import Pair, unpack_ref
+from ..codec.envelope import WORTH_COMPRESSING
 from ..errors import Conflict, InvalidRequest, ThreadlineError
-from ..ports.checkpoints import Backend, Change, ChunkRow, Found, Stale, Stamp, Witness, WriteRow
+from ..ports.checkpoints import Applied, Backend, Change, ChunkRow, Found, Stale, Stamp, Witness, WriteRow
 from .attempts import ATTEMPTS, gave_up
 from .context import Context, Tools
 from .known import Known, witness_of
 from .prepare import Prepared, PreparedPut, PreparedWrites
 from .requests import Place
-from .rows import Roots, write_place, write_row
+from .rows import Roots, write_row
 
 __all__ = ["put_all", "put_opened", "refuse_other_values"]
 
-_new = tuple.__new__
+_new, packb = tuple.__new__, ormsgpack.packb
 
 
 async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, backend: Backend) -> None:
     """`put_all` on a store that may not be open yet."""
     if not tools.is_open:
         await tools.open(backend)
+    if len(prepared) == 1 and not tools.refused and tools.envelope.ring is None:
+        # What nearly all puts are, in a straight line; whatever else there is to do or to say is for `put_all`.
+        [one] = prepared
+        if isinstance(one, PreparedWrites) or (one.parent_is_known and not one.deltas):
+            if isinstance(one, PreparedPut) and one.checks_versions and one.parent is not None:
+                await refuse_other_values(Context(backend, tools), one)
+            change = _change(tools, one, now if one.made_at is None else one.made_at)
+            try:
+                [outcome] = await backend.apply([change])
+            except Conflict:
+                _note_refusal(tools, prepared)
+                raise
+            if type(outcome) is Applied:
+                if isinstance(one, PreparedPut):
+                    _acknowledge(tools, one, change, outcome[0], change.witnesses)
+                return
+            await _refresh(Context(backend, tools), one)
     await put_all(Context(backend, tools), prepared, now)
 
 
@@ -68,7 +88,7 @@ async def put_all(store: Context, prepared: Sequence[Prepared], now: float) -> N
             if isinstance(outcome, Stale):
                 break
         else:
-            _acknowledge(tools, prepared, changes, [outcome.stamp for outcome in outcomes])
+            _acknowledge_all(tools, prepared, changes, [outcome.stamp for outcome in outcomes])
             return
         for one in prepared:
             await _refresh(store, one)
@@ -142,20 +162,14 @@ async def _name_for_pools(store: Context, prepared: Sequence[Prepared], now: flo
 
 def _changes(tools: Tools, prepared: Sequence[Prepared], now: float) -> list[Change]:
     """The changes of one transaction; the first to a thread proves what all of them rely on."""
-    if len(prepared) == 1 and not (isinstance(prepared[0], PreparedPut) and prepared[0].deltas):
-        [one] = prepared
-        change = _change(tools, one, now if one.made_at is None else one.made_at)
-        if one.known is not None:
-            change.witnesses = one.known.witnesses
-        return [change]
     changes: list[Change] = []
     proven: set[str] = set()
     coming: set[tuple[str, str, str | None]] = set()
     for one in prepared:
         change = _change(tools, one, one.moment(now))
-        if one.known is not None and one.place.thread_id not in proven:
-            # After the chunks were chosen: what somebody else learns meanwhile is proved more, never less.
-            change.witnesses = one.known.witnesses
+        if one.place.thread_id in proven:
+            change.witnesses = ()
+        elif one.known is not None:
             proven.add(one.place.thread_id)
         if isinstance(one, PreparedPut):
             # What is brought over from elsewhere is taken as it is there.
@@ -184,78 +198,84 @@ def _require_chain(put: PreparedPut, change: Change) -> None:
 
 
 def _change(tools: Tools, one: Prepared, now: float) -> Change:
-    known: Collection[bytes] = ()
-    stamp, pool, thread_id = None, 0, one.place.thread_id
-    if one.known is not None:
-        known, stamp = one.known.digests, one.known.stamp
-        pool = stamp[0]
-    continues, begins = one.descent
-    change = Change(thread_id=thread_id, now=now, stamp=stamp, continues=continues, begins=begins)
+    known, thread_id = one.known, one.place[0]
+    change = Change(thread_id=thread_id, now=now)
+    change.continues, change.begins = one.descent
     if tools.leases:
         change.lease = tools.leases.get(thread_id)
-    batch = one.batch
+    batch, pool = one.batch, 0
+    if known is not None:
+        change.stamp = known.stamp
+        pool = known.stamp[0]
     if batch.moved:
         change.moved = _chunk_rows(tools, pool, batch.moved, ())
         for digest in batch.chunks.keys() & batch.moved.keys():
             del batch.chunks[digest]
     if batch.chunks:
-        change.chunks = _chunk_rows(tools, pool, batch.chunks, known)
-    if isinstance(one, PreparedWrites):
-        writes = [_sealed_write(tools, thread_id, write) for write in one.writes]
-        change.writes, change.firsts = ((), writes) if one.are_first else (writes, ())
-    else:
+        change.chunks = _chunk_rows(tools, pool, batch.chunks, known.digests if known is not None else ())
+    if known is not None:
+        # After the chunks were chosen: what somebody else learns meanwhile is proved more, never less.
+        change.witnesses = known.witnesses
+    if isinstance(one, PreparedPut):
         change.head = one.head
-        change.settles = one.checkpoint_id if one.answers else None
-        place = one.place
-        row = write_row(tools, one.drafted, one.settled(), place, one.checkpoint_id, now)
-        change.checkpoints = [row]
+        if one.answers:
+            change.settles = one.checkpoint_id
+        change.checkpoints = [write_row(tools, one.drafted, one.settled(), one.place, one.checkpoint_id, now)]
+        return change
+    wrap, writes = tools.envelope.wrap_row, []
+    for write in one.writes:
+        form, data = wrap(write[8], packb(["write", thread_id, *write[:7]]))  # its place: see `write_place`
+        writes.append(_new(WriteRow, (*write[:7], form, data, write[9])))
+    if one.are_first:
+        change.firsts = writes
+    else:
+        change.writes = writes
     return change
 
 
 def _chunk_rows(tools: Tools, pool: int, chunks: Chunks, known: Collection[bytes]) -> list[ChunkRow]:
     """The rows of chunks that are not known to be stored."""
-    rows, wrap, is_sealed = [], tools.envelope.wrap, tools.envelope.ring is not None
+    rows, envelope = [], tools.envelope
+    is_sealed = envelope.ring is not None
     for digest, (links, content) in chunks.items():
         if digest not in known:
-            form, data = wrap(content, chunk_place(pool, digest) if is_sealed else b"")
+            if len(content) < WORTH_COMPRESSING and not is_sealed:
+                rows.append(_new(ChunkRow, (digest, links, 0, content)))
+                continue
+            form, data = envelope.wrap(content, chunk_place(pool, digest) if is_sealed else b"")
             rows.append(_new(ChunkRow, (digest, links, form, data)))
     return rows
 
 
-def _sealed_write(tools: Tools, thread_id: str, write: WriteRow) -> WriteRow:
-    form, data = tools.envelope.wrap_row(write.data, write_place(thread_id, write))
-    return _new(WriteRow, (*write[:7], form, data, write[9]))
-
-
-def _acknowledge(
+def _acknowledge_all(
     tools: Tools,
     prepared: Sequence[Prepared],
     changes: Sequence[Change],
     stamps: Sequence[Stamp],
 ) -> None:
-    """The commit is in: what it sent is known, what it encoded may be recognised."""
     proved: dict[str, tuple[Witness, ...]] = {}
     for one, change, stamp in zip(prepared, changes, stamps, strict=True):
         thread_id = change.thread_id
         earlier = proved[thread_id] = (*proved.get(thread_id, ()), *change.witnesses)
         if isinstance(one, PreparedPut):
-            witness = witness_of(change.checkpoints[0])
-            batch = one.batch
-            sent = batch.chunks.keys() | batch.moved.keys() if batch.moved else batch.chunks
-            known = tools.known.learn(thread_id, stamp, sent, witness, replaces=earlier, beside=one.known)
-            proved[thread_id] = (*earlier, witness)
-            _remember(tools, one, witness, known, stamp)
+            proved[thread_id] = (*earlier, _acknowledge(tools, one, change, stamp, earlier))
 
 
-def _remember(tools: Tools, put: PreparedPut, witness: Witness, known: Known, stamp: Stamp) -> None:
-    thread_id, namespace, _ = put.place
+def _acknowledge(tools: Tools, put: PreparedPut, change: Change, stamp: Stamp, proved: Collection[Witness]) -> Witness:
+    """The commit is in: what it sent is known, what it encoded may be recognised. Returns the row to know it by."""
+    (thread_id, namespace, parent), checkpoint_id = put.place, put.checkpoint_id
+    witness = _new(Witness, (namespace, checkpoint_id, change.checkpoints[0][11]))
+    batch = put.batch
+    sent = batch.chunks.keys() | batch.moved.keys() if batch.moved else batch.chunks
+    known = tools.known.learn(thread_id, stamp, sent, witness, proved, put.known)
     if known.stamp == stamp:
         tools.keep_line(thread_id, witness, known.mark, put.settled(), put.sources)
     if tools.fencing:
-        tools.note_read(Place(thread_id, namespace, put.checkpoint_id), by_id=put.is_branching)
-    tools.coming.pop((thread_id, put.checkpoint_id), None)
-    if put.answers and put.place.checkpoint_id is not None:
-        tools.asked.pop((thread_id, put.place.checkpoint_id), None)
+        tools.note_read(Place(thread_id, namespace, checkpoint_id), by_id=put.is_branching)
+    tools.coming.pop((thread_id, checkpoint_id), None)
+    if put.answers and parent is not None:
+        tools.asked.pop((thread_id, parent), None)
+    return witness
 
 
 async def _refresh(store: Context, one: Prepared) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..base.checkpoint import KNOWN_FORMAT_VERSIONS
@@ -32,7 +33,7 @@ __all__ = [
 _TEXT, _DICT, _VERSIONS = frozenset((str,)), frozenset((dict,)), frozenset((int, float, str))
 
 _PAIRS, _TWO = frozenset((tuple,)), frozenset((2,))
-_new = tuple.__new__
+_new, _first = tuple.__new__, itemgetter(0)
 
 # Most are dicts, which are found first: asking an abstract class costs ten times as much.
 _MAPPING = (dict, Mapping)
@@ -154,47 +155,34 @@ def check_moment(moment: Any, what: str) -> None:
 
 def check_put(config: Mapping[str, Any], checkpoint: Any, metadata: Any, new_versions: Any) -> str:
     """Check what a put is given; returns the checkpoint's id. The config was checked to name a place."""
-    are_dicts = type(metadata) is dict and type(new_versions) is dict
-    if not are_dicts or "metadata" in config or not _is_usual(checkpoint):
-        check_checkpoint(checkpoint)
-        check_metadata(metadata, config)
-        check_new_versions(new_versions)
-        return text_id(checkpoint["id"], "the checkpoint's id")
-    step = metadata.get("step")
-    if step is not None and (type(step) is not int or step < -2):
-        check_metadata(metadata, config)
-    checkpoint_id: str = checkpoint["id"]
-    return checkpoint_id
-
-
-def _is_usual(checkpoint: Any) -> bool:
-    """Whether a checkpoint is what nearly all are; another one may be sound as well."""
-    if type(checkpoint) is not dict:
-        return False
-    get = checkpoint.get
-    versions, values, seen, updated = (
-        get("channel_versions"),
-        get("channel_values"),
-        get("versions_seen"),
-        get("updated_channels"),
-    )
-    return (
-        type(get("id")) is str
-        and checkpoint["id"] != ""
-        and checkpoint["id"].isascii()
-        and type(get("ts")) is str
-        and type(versions) is dict
-        and type(values) is dict
-        and type(seen) is dict
-        and (updated is None or type(updated) is list)
-        and type(get("v")) is int
-        and checkpoint["v"] in KNOWN_FORMAT_VERSIONS
-        and _TEXT.issuperset(map(type, values))
-        and _TEXT.issuperset(map(type, versions))
-        and _VERSIONS.issuperset(map(type, versions.values()))
-        and _TEXT.issuperset(map(type, seen))
-        and _DICT.issuperset(map(type, seen.values()))
-    )
+    if type(checkpoint) is dict and type(metadata) is dict and type(new_versions) is dict and "metadata" not in config:
+        # What nearly all puts are given, in a few comparisons; anything else may be sound as well.
+        get, step = checkpoint.get, metadata.get("step")
+        checkpoint_id, versions, values = get("id"), get("channel_versions"), get("channel_values")
+        seen, updated = get("versions_seen"), get("updated_channels")
+        if (
+            type(checkpoint_id) is str
+            and checkpoint_id
+            and checkpoint_id.isascii()
+            and type(get("ts")) is str
+            and type(versions) is dict
+            and type(values) is dict
+            and type(seen) is dict
+            and (updated is None or type(updated) is list)
+            and type(get("v")) is int
+            and checkpoint["v"] in KNOWN_FORMAT_VERSIONS
+            and (step is None or (type(step) is int and step >= -2))
+            and _TEXT.issuperset(map(type, values))
+            and _TEXT.issuperset(map(type, versions))
+            and _VERSIONS.issuperset(map(type, versions.values()))
+            and _TEXT.issuperset(map(type, seen))
+            and _DICT.issuperset(map(type, seen.values()))
+        ):
+            return checkpoint_id
+    check_checkpoint(checkpoint)
+    check_metadata(metadata, config)
+    check_new_versions(new_versions)
+    return text_id(checkpoint["id"], "the checkpoint's id")
 
 
 def check_checkpoint(checkpoint: Any) -> None:
@@ -262,8 +250,8 @@ def check_writes(writes: Any, task_id: Any, task_path: Any) -> list[tuple[str, A
         and task_path.isascii()
         and _PAIRS.issuperset(map(type, writes))
         and _TWO.issuperset(map(len, writes))
-        and _TEXT.issuperset([type(write[0]) for write in writes])
-        and "".join([write[0] for write in writes]).isascii()
+        and _TEXT.issuperset(map(type, channels := list(map(_first, writes))))
+        and "".join(channels).isascii()
     ):
         return writes.copy()
     text_id(task_id, "task_id")

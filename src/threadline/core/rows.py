@@ -151,9 +151,11 @@ def write_row(
     """The row of a checkpoint; `place` is its thread, its namespace and its parent's id."""
     thread_id, namespace, parent = place
     versions, pairs = roots.versions, roots.pairs
-    links = b"".join([pair[0] for pair in pairs.values()])
+    links = b"".join(map(_first, pairs.values()))
     # In the order of the links: channels with values first.
-    channels: dict[str, list[Any]] = {name: [versions.get(name), pair[1]] for name, pair in pairs.items()}
+    channels: dict[str, list[Any]] = {}
+    for name, pair in pairs.items():
+        channels[name] = [versions.get(name), pair[1]]
     if len(channels) < len(versions):
         for name, version in versions.items():
             if name not in channels:
@@ -193,9 +195,14 @@ def read_document(found: Found, codec: Codec, envelope: Envelope) -> Document:
     place = ormsgpack.packb(["document", found.thread_id, row[0], row[1], row[2], row[3]])
     try:
         v, ts, seen, updated, other, channels = _parts(codec.decode(envelope.unwrap_row(row.form, row.document, place)))
-        pairs = pairs_of(row.links, {name: entry[1] for name, entry in channels.items() if len(entry) > 1})
-        versions = {name: entry[0] for name, entry in channels.items() if entry[0] is not None}
-        return Document(v, ts, Roots(versions, pairs), seen, updated, other)
+        versions, packed = {}, {}
+        for name, entry in channels.items():
+            if entry[0] is not None:
+                versions[name] = entry[0]
+            if len(entry) > 1:
+                packed[name] = entry[1]
+        roots = Roots(versions, pairs_of(row.links, packed))
+        return tuple.__new__(Document, (v, ts, roots, seen, updated, other))
     except (NotAllowed, NotFound) as error:  # NotFound: a key that the ring lacks; a KeyError is taken for damage
         raise type(error)(f"{name_of(found)}: {error}") from None
     except (Corrupt, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:

@@ -8,6 +8,7 @@ reachable. Its id sorts behind every other id, so listings end before it, and no
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from operator import itemgetter
 
 from ..base.checkpoint import INTERRUPT
 from ..base.hashing import blake2b
@@ -119,8 +120,11 @@ def asks(write: WriteRow) -> bool:
 
 def asked_at(change: Change) -> str | None:
     """The newest checkpoint of the root graph at which a change asks something; None when it asks nothing."""
-    asking = [write.checkpoint_id for write in change.writes if write[5] == INTERRUPT and write[0] == ROOT]
-    return max(asking) if asking else None
+    asked = None
+    for write in change.writes:
+        if write[5] == INTERRUPT and write[0] == ROOT and (asked is None or write[1] > asked):
+            asked = write[1]
+    return asked
 
 
 def refuse_if_not_first(write: WriteRow, data: bytes | None) -> None:
@@ -170,9 +174,8 @@ def no_parent_row(change: Change) -> Conflict:
     return Conflict(_deleted(change.thread_id))
 
 
-def write_order(task_path: str, task_id: str, index: int) -> tuple[bytes, bytes, int]:
-    """The order of pending writes: by task path, task and index, text compared as bytes."""
-    return (task_path.encode(errors="surrogatepass"), task_id.encode(errors="surrogatepass"), index)
+# The order of pending writes: by task path, task and index. Texts are compared by code points, as their UTF-8 would be.
+write_order: Callable[[WriteRow], tuple[str, str, int]] = itemgetter(4, 2, 3)
 
 
 def own_words(thread: ThreadRow) -> tuple[int, str, float | None, str, bytes]:

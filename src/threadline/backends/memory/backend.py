@@ -28,6 +28,8 @@ from .survey import MemorySurvey
 
 __all__ = ["MemoryBackend"]
 
+_new = tuple.__new__
+
 
 class MemoryBackend(MemorySurvey, MemoryRecords):
     """Dicts under one lock; nothing survives the process."""
@@ -43,7 +45,22 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         with self._lock:
+            if len(changes) == 1 and rules.is_usual(changes[0]) and self._put(changes[0]):
+                return [_new(Applied, (changes[0].stamp,))]
             return self._apply_all(changes)
+
+    def _put(self, change: Change) -> bool:
+        """Make a change of the usual kind; whether its thread was as expected, and it was made."""
+        thread = self._threads.get(change.thread_id)
+        if thread is None or thread[2:5] != (*change.stamp, "active") or thread[5] is not None:  # type: ignore[misc]
+            return False  # or was deleted once: the general way looks closer
+        serial, checkpoints = thread[1], self._checkpoints
+        for namespace, checkpoint_id, created in change.witnesses:
+            row = checkpoints.get((serial, namespace, checkpoint_id))
+            if row is None or row[11] != created:
+                return False
+        self._add(thread, change)
+        return True
 
     def _apply_all(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         for change in changes:
@@ -89,47 +106,54 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
 
     def _apply(self, change: Change) -> Applied:
         thread = self._alive(change.thread_id) or self._begin(change)
-        held = self._chunks[thread.pool]
+        # First the mark, then what it stands for: an interrupt may come in between.
+        if rules.asked_at(change) is not None:
+            self._asked.add(change.thread_id)
+        self._add(thread, change)
+        return Applied((thread.pool, thread.epoch))
+
+    def _add(self, thread: ThreadRow, change: Change) -> None:
+        held = self._chunks[thread[2]]
         for digest, links, form, data in change.chunks:
             held.setdefault(digest, (links, form, data))
         for digest, links, form, data in change.moved:
             held[digest] = (links, form, data)
         for row in change.checkpoints:
             self._place_row(thread, row)
-        if rules.asked_at(change) is not None:
-            self._asked.add(change.thread_id)
         if change.writes or change.firsts:
             self._add_writes(thread, (*change.writes, *change.firsts))
-        if change.now - thread.active > rules.ACTIVITY_SECONDS:
+        if change.now - thread[8] > rules.ACTIVITY_SECONDS:
             self._threads[change.thread_id] = thread._replace(active=change.now)
-        return Applied((thread.pool, thread.epoch))
 
     def _add_writes(self, thread: ThreadRow, writes: Sequence[WriteRow]) -> None:
         """Those of one checkpoint are added in one step of the interpreter: an interrupt leaves all of them or none."""
         added: dict[tuple[str, str], dict[tuple[str, int], WriteRow]] = {}
+        serial = thread[1]
         for write in writes:
-            place = (write.namespace, write.checkpoint_id)
-            new, key = added.setdefault(place, {}), (write.task_id, write.idx)
-            held = self._writes.get((thread.serial, *place), {})
-            if write.replaces or (key not in held and key not in new):
+            place, key = (write[0], write[1]), (write[2], write[3])
+            new = added.setdefault(place, {})
+            if write[9] or (key not in new and key not in self._writes.get((serial, *place), ())):
                 new[key] = write
         for place, new in added.items():
-            self._written[thread.serial].add(place)
-            where = (thread.serial, *place)
+            self._written[serial].add(place)
+            where = (serial, *place)
             self._writes[where].update(new)
 
     def _place_row(self, thread: ThreadRow, row: CheckpointRow) -> None:
         """An interrupt may come in between: an id always has its row, and the next try adds what is missing."""
-        place = (thread.serial, row.namespace, row.id)
+        serial, (namespace, checkpoint_id, parent) = thread[1], row[:3]
+        place = (serial, namespace, checkpoint_id)
         before = self._checkpoints.get(place)
         self._checkpoints[place] = row
-        if before is not None and before.parent != row.parent:
-            self._disown(thread.serial, before)
-        if row.parent is not None:
-            self._children[thread.serial, row.namespace, row.parent].add(row.id)
-        ids = self._ids[thread.serial][row.namespace]
-        if row.id not in ids[(at := bisect_left(ids, row.id)) : at + 1]:
-            ids.insert(at, row.id)
+        if before is not None and before.parent != parent:
+            self._disown(serial, before)
+        if parent is not None:
+            self._children[serial, namespace, parent].add(checkpoint_id)
+        ids = self._ids[serial][namespace]
+        if not ids or ids[-1] < checkpoint_id:
+            ids.append(checkpoint_id)
+        elif checkpoint_id not in ids[(at := bisect_left(ids, checkpoint_id)) : at + 1]:
+            ids.insert(at, checkpoint_id)
 
     def _disown(self, serial: int, row: CheckpointRow) -> None:
         """A checkpoint is no child of its parent any more."""
@@ -431,8 +455,8 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
         return Found(thread.thread_id, thread.pool, thread.epoch, row, writes)
 
     def _writes_at(self, thread: ThreadRow, namespace: str, checkpoint_id: str) -> list[WriteRow]:
-        held = self._writes.get((thread.serial, namespace, checkpoint_id), {})
-        return sorted(held.values(), key=lambda w: rules.write_order(w.task_path, w.task_id, w.idx))
+        held = self._writes.get((thread.serial, namespace, checkpoint_id))
+        return sorted(held.values(), key=rules.write_order) if held else []
 
 
 def _drop_from(ids: list[str], gone: set[str]) -> None:

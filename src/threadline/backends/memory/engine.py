@@ -43,7 +43,7 @@ class MemoryEngine:
         self._held = layer(self._backend)
 
     def run(self, operation: Operation[T]) -> T:
-        return run_now(operation(self._backend))
+        return run_now(operation(self._held or self._backend))
 
     async def arun(self, operation: Operation[T]) -> T:
         return await operation(self._backend)

@@ -76,7 +76,7 @@ def found_of(rows: Sequence[Any], thread_id: str, namespace: str, epoch_base: in
         texts = _text(task_path), _text(channel)
         writes.append(WriteRow(namespace, found.id, _text(task_id), index, *texts, links, form, data))
     if len(writes) > 1:
-        writes.sort(key=lambda write: write_order(write.task_path, write.task_id, write.idx))
+        writes.sort(key=write_order)
     return Found(thread_id, pool, epoch + epoch_base, found, writes)
 
 

@@ -265,7 +265,7 @@ def _writes(flat: Sequence[bytes]) -> list[WriteRow]:
     pairs = zip(flat[::2], flat[1::2], strict=True)
     writes = [unpack_write(place, value) for place, value in pairs]
     if len(writes) > 1:
-        writes.sort(key=lambda write: write_order(write.task_path, write.task_id, write.idx))
+        writes.sort(key=write_order)
     return writes
 
 

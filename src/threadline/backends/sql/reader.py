@@ -111,7 +111,7 @@ class SqlReader:
             found = found_row(rows[0], tx.epoch_base)
             if with_writes:
                 place = (found.pool, rows[0][-1], namespace, found.row.id)
-                return found._replace(writes=ordered_writes(await tx.rows(self.sql.writes, place)))
+                return _new(Found, (*found[:4], ordered_writes(await tx.rows(self.sql.writes, place))))
             return found
 
         return await (self.database.read(work) if with_writes else self.database.read_once(work))
@@ -367,9 +367,5 @@ def ordered_writes(rows: Sequence[Sequence[Any]]) -> list[WriteRow]:
     """Pending writes in the order in which they are replayed."""
     writes = [_new(WriteRow, (*row, False)) for row in rows]
     if len(writes) > 1:
-        writes.sort(key=_order)
+        writes.sort(key=write_order)
     return writes
-
-
-def _order(write: WriteRow) -> tuple[bytes, bytes, int]:
-    return write_order(write.task_path, write.task_id, write.idx)

@@ -184,6 +184,12 @@ class Statements:
         self.has_checkpoint = text(f"SELECT 1 FROM {c} WHERE pool = ? AND thread = ? AND id = ? LIMIT 1")
         # Whether a row by which a writer knows of chunks is there, as it was put.
         self.has_witness = text(f"SELECT 1 FROM {c} WHERE {at} AND id = ? AND created = ?")
+        # Both in one look: the thread that a put goes to, and whether such a row is there.
+        witness = f"SELECT 1 FROM {c} w WHERE w.pool = t.pool AND w.thread = t.serial"
+        self.thread_and_witness = text(
+            f"SELECT serial, pool, epoch, status, deleted_before, active, "
+            f"EXISTS ({witness} AND w.namespace = ? AND w.id = ? AND w.created = ?) FROM {t} t WHERE thread_id = ?"
+        )
         self.drop_checkpoints = text(f"DELETE FROM {c} WHERE pool = ? AND thread = ?")
 
         # A write of a task stays; a special one (error, interrupt, resume) replaces its predecessor.

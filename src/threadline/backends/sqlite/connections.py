@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ...errors import Closed, Conflict, InvalidRequest, ReadOnly, StorageFull, Unavailable
@@ -284,9 +284,11 @@ class SqliteConnections:
         return result
 
     def _begin(self, connection: sqlite3.Connection, before_waiting: Callable[[], None] | None) -> None:
-        with suppress(sqlite3.OperationalError):  # another process has the file, or it is inside a transaction always
+        try:
             connection.execute("BEGIN IMMEDIATE")
             return
+        except sqlite3.OperationalError:
+            pass  # another process has the file, or the connection is inside a transaction always
         if getattr(connection, "autocommit", None) is False:
             return  # such a connection is always inside a transaction; ours ends it with a commit
         try:
@@ -359,7 +361,7 @@ class SqliteConnections:
         if self._read_only:
             return connection
         if self._patiently(connection, "PRAGMA page_count") == [(0,)]:
-            self._patiently(connection, "PRAGMA page_size = 8192")
+            self._patiently(connection, "PRAGMA page_size = 4096")
             self._patiently(connection, "PRAGMA auto_vacuum = INCREMENTAL")
         self._patiently(connection, "PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")

@@ -30,6 +30,8 @@ T = TypeVar("T")
 K = TypeVar("K")
 # How many checkpoints of a thread are deleted at a time where there is no room for all.
 _PART = 100
+# What no row is: nobody has witnesses before a thread has a checkpoint.
+_NOBODY = ("", "", 0.0)
 _ALL = 1 << 62
 # Statements exist for these numbers of threads; the last thread is repeated up to the next number.
 _SIZES = (1, 4, 16, 128)
@@ -140,19 +142,24 @@ def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> 
     """Make one change of the usual kind, inside a write transaction: whether its thread was as expected."""
     cursor = connection.cursor()
     cursor.row_factory = None
-    execute = cursor.execute
-    thread = execute(sql.thread_to_put, (change.thread_id,)).fetchone()
+    execute, chunks = cursor.execute, change.chunks
+    first, *others = change.witnesses or (_NOBODY,)
+    thread = execute(sql.thread_and_witness, (*first, change.thread_id)).fetchone()
     if thread is None:
         return False
-    serial, pool, epoch, status, deleted_before, active = thread
+    serial, pool, epoch, status, deleted_before, active, has_first = thread
     # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
     if (pool, epoch) != change.stamp or status in ("deleted", "archived") or deleted_before is not None:
         return False
-    for witness in change.witnesses:
+    if not has_first and first is not _NOBODY:
+        return False
+    for witness in others:
         if execute(sql.has_witness, (pool, serial, *witness)).fetchone() is None:
             return False
-    if change.chunks:
-        _insert(cursor, sql.add_chunk, [(pool, *chunk) for chunk in sorted(change.chunks)])
+    if len(chunks) == 1:
+        execute(sql.add_chunk, (pool, *chunks[0]))
+    elif chunks:
+        _insert(cursor, sql.add_chunk, [(pool, *chunk) for chunk in sorted(chunks)])
     if change.moved:
         _insert(cursor, sql.move_chunk, [(pool, *chunk) for chunk in sorted(change.moved)])
     for row in change.checkpoints:
