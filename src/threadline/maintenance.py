@@ -163,10 +163,10 @@ class Maintenance(Face):
 
     def compact(self) -> None:
         """Give the space of what was deleted back to the system."""
-        self._ask(lambda backend: backend.compact())
+        self._run(ops.compact)
 
     async def acompact(self) -> None:
-        await self._aask(lambda backend: backend.compact())
+        await self._arun(ops.compact)
 
     def writes_by_task(self, *, thread_id: str | None = None, prefix: str = "", since: float | None = None) -> Totals:
         """The writes of the tasks of each name, over threads and time, against the bytes of the checkpoints."""

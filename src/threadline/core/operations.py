@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .leases import end, locks
     from .lifecycle import create, pin, set_status, tag, unpin, untag
     from .listing import channel_versions
+    from .retention.loosen import compact
     from .retention.prune import delete, delete_checkpoint, delete_runs, delete_thread
     from .retention.restore import empty, restore
     from .retention.sweep import collect, prune, prune_to_latest, sweep
@@ -54,6 +55,7 @@ _NAMES = {
     "leases": "end locks",
     "lifecycle": "create pin set_status tag unpin untag",
     "listing": "channel_versions",
+    "retention.loosen": "compact",
     "retention.prune": "delete delete_checkpoint delete_runs delete_thread",
     "retention.restore": "empty restore",
     "retention.sweep": "collect prune prune_to_latest sweep",

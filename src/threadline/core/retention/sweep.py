@@ -20,6 +20,7 @@ from ..lifecycle import living, note_went_on, tags_of, went_on
 from ..paging import chunk_weights, each_pool, each_thread, thread_rows
 from ..requests import plain_text
 from . import prune as retention
+from .loosen import collect_loosened
 from .plan import Plan, choose, choose_latest
 from .policy import Policy, seconds_of
 from .prune import Going, collect_pool, delete_thread, remove, remove_batch
@@ -221,7 +222,7 @@ async def _sweep(
             progress(done, max(total, done))
     if not dry_run:
         await tidy(store, now, prefix)
-    chunks = 0 if dry_run else await collect_all(store.backend)
+    chunks = 0 if dry_run else await collect_all(store)
     return Swept(threads=done, expired=tuple(expired), checkpoints=checkpoints, chunks=chunks, freed_bytes=freed)
 
 
@@ -240,14 +241,14 @@ def _has_expired(row: ThreadRow, ttl_seconds: float | None, now: float) -> bool:
 async def collect(store: Context, progress: Progress | None, now: float) -> int:
     """Empty the trash of what has expired, then delete the chunks that nothing refers to; returns how many went."""
     await tidy(store, now)
-    return await collect_all(store.backend, progress)
+    return await collect_all(store, progress)
 
 
-async def collect_all(backend: Backend, progress: Progress | None = None) -> int:
-    """Delete the chunks that nothing refers to, in every pool; returns how many went."""
+async def collect_all(store: Context, progress: Progress | None = None) -> int:
+    """Delete the chunks that nothing refers to, and dead parts of packs, in every pool; returns how many chunks went."""
     removed = done = 0
-    async for pool in each_pool(backend):
-        removed += await collect_pool(backend, pool)
+    async for pool in each_pool(store.backend):
+        removed += await collect_loosened(store, pool)
         done += 1
         if progress is not None:
             progress(done, done)

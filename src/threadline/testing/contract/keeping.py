@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...base.checkpoint import Config
+from ...base.hashing import blake2b
 from ...core.retention.policy import Policy
 from ...errors import Conflict, InvalidRequest, NotFound
 from ..half import Half
@@ -105,6 +106,24 @@ async def test_a_sweep_prunes_every_thread_and_deletes_what_has_expired(saver: H
     assert await saver.get_tuple(place(thread + "-b")) is None
     assert await saver.collect() == 0
     await saver.compact()
+
+
+async def test_collecting_takes_the_dead_parts_of_packs(saver: Half, thread: str) -> None:
+    """Items of a run that closed are in a pack; when most of them are gone, the others leave it."""
+    words = [blake2b(f"{thread} {n}".encode()).hexdigest() * 4 for n in range(40)]
+    configs: list[Config] = []
+    for turn in range(40):
+        at = configs[-1] if configs else place(thread)
+        configs.append(await put(saver, at, {"words": words[: turn + 1]}, step=turn))
+    await saver.of(thread).tag("early", configs[2])
+    await put(saver, configs[-1], {"words": ["other", *words[2:5]]}, step=40)
+    await saver.of(thread).prune(keep_last=1)
+    assert await saver.collect() > 0
+    await saver.clear_cache()
+    assert (await values_at(saver, configs[2]))["words"] == words[:3]
+    assert (await values_at(saver, place(thread)))["words"] == ["other", *words[2:5]]
+    assert await saver.collect() == 0
+    assert (await saver.fsck()).ok
 
 
 async def test_a_fenced_put_refuses_a_head_that_has_moved(saver: Half, thread: str) -> None:

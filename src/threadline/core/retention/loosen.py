@@ -1,0 +1,122 @@
+"""Packs that are needed for a few of their items only: these get rows of their own, and the pack can be collected.
+
+A run of items that closes becomes a pack, and rows of items that older checkpoints name become pointers into it
+(chunks/runs.py). When the run is changed later and the checkpoints that had it are pruned, pointers may be all that
+leads to the pack, and most of it may be dead. Replacing a pointer by its item changes no name and no value. It is a
+compare-and-swap of one row, so that it is harmless beside writers, and may stop at any point.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...chunks.gather import chunk_place
+from ...chunks.pack import Pack, place_in, unpack_pack
+from ...errors import Corrupt, InvalidRequest, NotFound
+from ...ports.checkpoints import DIGEST_BYTES, ChunkRow, split_links
+from ...ports.rules import mark
+from ..context import Context
+from ..paging import each_pool
+from .prune import collect_pool
+
+__all__ = ["collect_loosened", "compact", "loosen"]
+
+_BATCH = 500
+# A pack of which less is dead stays as it is.
+_MOST_DEAD = 0.25
+
+
+async def compact(store: Context) -> None:
+    """Give the space of what was deleted back to the system, dead parts of packs included."""
+    async for pool in each_pool(store.backend):
+        if await loosen(store, pool):
+            await collect_pool(store.backend, pool)
+    await store.backend.compact()
+
+
+async def collect_loosened(store: Context, pool: int) -> int:
+    """Loosen what is mostly dead, then delete what nothing refers to; returns how many chunks went."""
+    await loosen(store, pool)
+    return await collect_pool(store.backend, pool)
+
+
+async def loosen(store: Context, pool: int) -> int:
+    """Give the living items of packs that are dead by more than a quarter rows of their own; returns of how many packs.
+
+    A pack that a checkpoint has as a run is needed whole and stays. What is damaged stays as well: fsck names it.
+    """
+    links: dict[bytes, bytes] = {}
+    rows = await store.backend.pool_links(pool)
+    await mark(rows, set(), partial(_noted, store, pool, links))
+    pointers = await _pointers(store, pool, [digest for digest, below in links.items() if len(below) == DIGEST_BYTES])
+    pointing = {row.digest for held in pointers.values() for row, _ in held}
+    as_runs = {digest for one in rows for digest in split_links(one)}
+    for digest, below in links.items():
+        if below and digest not in pointing:
+            as_runs.update(split_links(below))
+    loosened = 0
+    lonely = sorted(pointers.keys() - as_runs)
+    for start in range(0, len(lonely), _BATCH):
+        for row in await store.chunks(pool, lonely[start : start + _BATCH]):
+            pack = _pack_of(store, pool, ChunkRow(*row))
+            if pack is not None and await _loosen(store, pool, pack, pointers[row[0]]):
+                loosened += 1
+    return loosened
+
+
+async def _noted(store: Context, pool: int, links: dict[bytes, bytes], digests: list[bytes]) -> dict[bytes, bytes]:
+    found = await store.backend.links(pool, digests)
+    links.update(found)
+    return found
+
+
+async def _pointers(store: Context, pool: int, digests: list[bytes]) -> dict[bytes, list[tuple[ChunkRow, int]]]:
+    """For each pack, the rows among these that point into it, and to which place."""
+    digester = store.tools.digesters.of(pool)
+    found: dict[bytes, list[tuple[ChunkRow, int]]] = {}
+    names = sorted(digests)
+    for start in range(0, len(names), _BATCH):
+        for row in map(ChunkRow._make, await store.chunks(pool, names[start : start + _BATCH])):
+            content = _unwrapped(store, pool, row)
+            if content is None or len(content) > DIGEST_BYTES:
+                continue
+            try:
+                place = place_in(digester, row.digest, row.links, content)
+            except Corrupt:  # a node with one child
+                continue
+            found.setdefault(row.links, []).append((row, place))
+    return found
+
+
+async def _loosen(store: Context, pool: int, pack: Pack, pointers: list[tuple[ChunkRow, int]]) -> bool:
+    """Replace the pointers into a pack by what they point to; whether that was worth it, and done."""
+    named = store.tools.digesters.of(pool).item
+    living = [(row, pack.content(place)) for row, place in pointers if place < len(pack)]
+    size = sum([len(content) for _, content in living])
+    if len(living) < len(pointers) or any([named(content) != row.digest for row, content in living]):
+        return False
+    if size >= (1 - _MOST_DEAD) * sum(map(len, pack.contents())):
+        return False
+    wrap = store.tools.envelope.wrap
+    await store.backend.rewrap_chunks(
+        pool,
+        [(row, ChunkRow(row.digest, b"", *wrap(content, chunk_place(pool, row.digest)))) for row, content in living],
+    )
+    return True
+
+
+def _pack_of(store: Context, pool: int, row: ChunkRow) -> Pack | None:
+    content = _unwrapped(store, pool, row)
+    if content is None or store.tools.digesters.of(pool).node(row.links, content) != row.digest:
+        return None
+    try:
+        return unpack_pack(content)
+    except Corrupt:
+        return None
+
+
+def _unwrapped(store: Context, pool: int, row: ChunkRow) -> bytes | None:
+    try:
+        return store.tools.envelope.unwrap(row.form, row.data, chunk_place(pool, row.digest))
+    except (Corrupt, InvalidRequest, NotFound, TypeError):
+        return None
