@@ -245,7 +245,7 @@ async def collect(store: Context, progress: Progress | None, now: float) -> int:
 
 
 async def collect_all(store: Context, progress: Progress | None = None) -> int:
-    """Delete the chunks that nothing refers to, and dead parts of packs, in every pool; returns how many chunks went."""
+    """Delete chunks that nothing refers to, and dead parts of packs, in every pool; returns how many chunks went."""
     removed = done = 0
     async for pool in each_pool(store.backend):
         removed += await collect_loosened(store, pool)
