@@ -81,15 +81,21 @@ def test_idle_connections_that_the_server_dropped_are_replaced_on_a_loop(connect
 def test_connections_killed_in_the_middle_lose_nothing_and_apply_nothing_twice(connect, root, half):
     saver = connect(retry=(20, 60))
     saver.open()
-    done = threading.Event()
+    done, went_on, kills = threading.Event(), threading.Event(), []
 
     def killing():
+        # A put takes as long as the machine lets it: each is killed some times, and none for ever.
         while not done.wait(0.02):
             kill_all(root)
+            kills.append(1)
+            if len(kills) % 5 == 0:
+                went_on.clear()
+                went_on.wait(5)
 
     async def put_all():
         for step in range(60):
             await saver.aput(*lives.put_arguments("killed", step))
+            went_on.set()
         await saver.aclose()
 
     killer = threading.Thread(target=killing)
@@ -100,9 +106,12 @@ def test_connections_killed_in_the_middle_lose_nothing_and_apply_nothing_twice(c
         else:
             for step in range(60):
                 saver.put(*lives.put_arguments("killed", step))
+                went_on.set()
     finally:
         done.set()
+        went_on.set()
         killer.join()
+    assert len(kills) >= 10
     found = [lives.check(one, "killed") for one in connect().list(lives.config("killed"))]
     assert found == list(range(59, -1, -1))
 
