@@ -23,7 +23,7 @@ else:
 from .reference import reference
 from .staging import BrokenLink, stage
 
-__all__ = ["ROOT", "Unsound", "build", "loads_from_elsewhere", "navigation_faults"]
+__all__ = ["ROOT", "Unsound", "build", "build_staged", "loads_from_elsewhere", "navigation_faults"]
 
 ROOT = Path(__file__).parent.parent
 CONFIG = "zensical.toml"
@@ -54,11 +54,16 @@ def build(into: Path, root: Path = ROOT) -> None:
             (folder / "docs" / place).parent.mkdir(parents=True, exist_ok=True)
             (folder / "docs" / place).write_text(text, encoding="utf-8")
         shutil.copyfile(root / CONFIG, folder / CONFIG)
-        _check(navigation_faults(folder))
-        _run_zensical(folder)
-        _check(loads_from_elsewhere(folder / "site"))
+        build_staged(folder)
         shutil.rmtree(into, ignore_errors=True)
         shutil.copytree(folder / "site", into)
+
+
+def build_staged(folder: Path) -> None:
+    """Build `site/` of the pages in `docs/` and the configuration beside it."""
+    _check(navigation_faults(folder))
+    _run_zensical(folder)
+    _check(loads_from_elsewhere(folder / "site"))
 
 
 def navigation_faults(folder: Path) -> list[str]:

@@ -1,7 +1,7 @@
 """The reference of the public names, as Markdown, from their docstrings and signatures.
 
-A page for each room; a class with many methods has one of its own. A method and its async twin are one entry, since they
-differ in nothing but the `a` of the name. What a class inherits from a class that has an entry is there, not here.
+A page for each room; a class with many methods has one of its own. A method and its async twin are one entry, since
+they differ in nothing but the `a` of the name. What a class inherits from a class that has an entry is there, not here.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def _entry(name: str, value: Any, known: Names, level: int) -> list[str]:
 def _shown(value: Any) -> str:
     if isinstance(value, tuple) and all(inspect.isfunction(one) for one in value):
         return f"(…)  # {len(value)} functions"
-    return repr(value).replace("typing.", "").replace("typing_extensions.", "")
+    text = repr(value).replace("typing.", "").replace("typing_extensions.", "")
+    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
 
 
 def _class_body(name: str, value: type, known: Names, level: int) -> Iterator[str]:
@@ -133,7 +134,9 @@ def _fields(value: type) -> list[str]:
     if typing_extensions.is_typeddict(value) or hasattr(value, "_fields"):
         defaults = getattr(value, "_field_defaults", {})
         hints = getattr(value, "__annotations__", {})
-        return [_field(key, kind, _default_text(defaults[key]) if key in defaults else "") for key, kind in hints.items()]
+        return [
+            _field(key, kind, _default_text(defaults[key]) if key in defaults else "") for key, kind in hints.items()
+        ]
     return []
 
 

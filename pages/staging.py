@@ -1,7 +1,7 @@
 """Gathers the pages in one folder, as a site needs them.
 
-In the repository a page may link to files beside `docs/`, such as ARCHITECTURE.md. A site is made of one folder. So these
-files become pages below `project/`, and every relative link is written anew for the place its page is in.
+In the repository a page may link to files beside `docs/`, such as ARCHITECTURE.md. A site is made of one folder. So
+these files become pages below `project/`, and every relative link is written anew for the place its page is in.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Threadline: persistence for AI agents. Git for agent state, and a drop-in for LangGraph's savers.
 
-    import threadline
-    saver = threadline.connect("sqlite:///agents.db")
+import threadline
+saver = threadline.connect("sqlite:///agents.db")
 """
 
 from __future__ import annotations
