@@ -53,6 +53,7 @@ def build(into: Path, root: Path = ROOT) -> None:
         for place, text in reference(folder / "docs").items():
             (folder / "docs" / place).parent.mkdir(parents=True, exist_ok=True)
             (folder / "docs" / place).write_text(text, encoding="utf-8")
+        shutil.copyfile(Path(__file__).with_name("extra.css"), folder / "docs" / "extra.css")
         shutil.copyfile(root / CONFIG, folder / CONFIG)
         build_staged(folder)
         shutil.rmtree(into, ignore_errors=True)
