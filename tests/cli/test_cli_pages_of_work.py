@@ -28,7 +28,7 @@ def fill(saver: threadline.Saver) -> None:
             thread.put({"lines": [f"line {line}" for line in range(step)]}, step=step)
 
 
-@pytest.mark.parametrize("page", ["incidents.md", "production.md", "tenants.md", "quickstart.md"])
+@pytest.mark.parametrize("page", ["incidents.md", "production.md", "tenants.md", "quickstart.md", "switch.md"])
 def test_each_command_of_a_page_runs_and_deletes_nothing_unasked(
     page: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
