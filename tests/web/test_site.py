@@ -25,12 +25,26 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="Zensical nee
 TABS = ["Start", "How to", "Explanations", "Reference"]
 
 
-def test_the_site_builds_and_a_browser_loads_nothing_from_another_host(
-    tmp_path: Path, browser: Browser, serve: Callable[[Any], str]
-) -> None:
-    build(tmp_path / "site")
-    assert (tmp_path / "site" / "images").is_dir()
-    address = serve(Starlette(routes=[Mount("/", StaticFiles(directory=tmp_path / "site", html=True))]))
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of this repository, built strictly."""
+    into = tmp_path_factory.mktemp("docs") / "site"
+    build(into)
+    return into
+
+
+def test_the_site_of_this_repository_builds_strictly_with_every_page(site: Path) -> None:
+    pages = {page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")}
+    assert len(pages) > 80
+    assert {page for page in pages if not (site / page).is_file()} == set()
+    assert (site / "project" / "architecture.html").is_file()
+    assert {path.name for path in (site / "images").iterdir()} == {
+        path.name for path in (ROOT / "docs/images").iterdir()
+    }
+
+
+def test_a_browser_loads_nothing_from_another_host(site: Path, browser: Browser, serve: Callable[[Any], str]) -> None:
+    address = serve(Starlette(routes=[Mount("/", StaticFiles(directory=site, html=True))]))
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     try:
         page = context.new_page()
