@@ -20,7 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from .reference import reference
+from .reference import MissingRoom, reference
 from .staging import BrokenLink, stage
 
 __all__ = ["ROOT", "Unsound", "build", "build_staged", "loads_from_elsewhere", "navigation_faults"]
@@ -48,9 +48,10 @@ def build(into: Path, root: Path = ROOT) -> None:
         folder = Path(work)
         try:
             stage(root, folder / "docs")
-        except BrokenLink as error:
+            written = reference(folder / "docs")
+        except (BrokenLink, MissingRoom) as error:
             raise Unsound(str(error)) from error
-        for place, text in reference(folder / "docs").items():
+        for place, text in written.items():
             (folder / "docs" / place).parent.mkdir(parents=True, exist_ok=True)
             (folder / "docs" / place).write_text(text, encoding="utf-8")
         shutil.copyfile(Path(__file__).with_name("extra.css"), folder / "docs" / "extra.css")

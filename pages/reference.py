@@ -19,7 +19,7 @@ from typing import Any
 
 import typing_extensions
 
-__all__ = ["ROOMS", "reference"]
+__all__ = ["MissingRoom", "ROOMS", "reference"]
 
 # Each public module, and the page of its names below `api/`.
 ROOMS = {
@@ -37,6 +37,10 @@ WIDTH = 100
 Names = dict[int, str]
 
 
+class MissingRoom(ValueError):
+    """The page of public names leaves out a module."""
+
+
 def reference(staged: Path) -> dict[str, str]:
     """The pages by their place; `staged` is the folder that has `api.md`, whose table of rooms gets links."""
     pages: dict[str, str] = {}
@@ -44,7 +48,7 @@ def reference(staged: Path) -> dict[str, str]:
     overview = (staged / "api.md").read_text(encoding="utf-8")
     for room, place in ROOMS.items():
         if f"| `{room}` |" not in overview:
-            raise ValueError(f"docs/api.md has no row for {room}")
+            raise MissingRoom(f"docs/api.md has no row for {room}")
         overview = overview.replace(f"| `{room}` |", f"| [`{room}`](api/{place}) |")
         module = importlib.import_module(room)
         pages[f"api/{place}"] = _room_page(room, module, known)
@@ -60,12 +64,8 @@ def _entries() -> Names:
         module = importlib.import_module(room)
         for name in module.__all__:
             own = FACES.get(name) if room == "threadline" else None
-            known.setdefault(id(getattr(module, name)), own or f"{place}#{_anchor(name)}")
+            known.setdefault(id(getattr(module, name)), own or f"{place}#{name}")
     return known
-
-
-def _anchor(name: str) -> str:
-    return re.sub(r"[^\w\- ]", "", name.lower())
 
 
 def _room_page(room: str, module: ModuleType, known: Names) -> str:
@@ -73,7 +73,7 @@ def _room_page(room: str, module: ModuleType, known: Names) -> str:
     own = [(name, value) for name, value in names if not (room == "threadline" and name in FACES)]
     blocks = [f"# {room}", inspect.getdoc(module) or "", "| name | |\n|---|---|"]
     for name, value in names:
-        place = FACES[name] if (name, value) not in own else f"#{_anchor(name)}"
+        place = FACES[name] if (name, value) not in own else f"#{name}"
         blocks[-1] += f"\n| [`{name}`]({place}) | {_first_sentence(value)} |"
     for name, value in own:
         blocks += _entry(name, value, known, level=2)
@@ -95,7 +95,8 @@ def _doc(value: Any) -> str:
 
 
 def _entry(name: str, value: Any, known: Names, level: int) -> list[str]:
-    heading = f"{'#' * level} {name}"
+    # An anchor as the name is written: `Interrupt` and `interrupt` are two.
+    heading = f"# {name}" if level == 1 else f"{'#' * level} {name} {{ #{name} }}"
     if inspect.isclass(value):
         return [heading, *_class_body(name, value, known, level)]
     if inspect.isroutine(value):

@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 import threadline
 from pages.building import ROOT, Unsound, build, build_staged, loads_from_elsewhere
-from pages.reference import ROOMS, reference
+from pages.reference import ROOMS, MissingRoom, reference
 from pages.staging import BrokenLink, stage
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="Zensical needs Python 3.11")
@@ -150,6 +150,19 @@ def test_pages_beside_the_folder_are_part_of_the_site_and_links_hold_there(tmp_p
             stage(root, tmp_path / "again")
 
 
+def test_names_that_differ_in_case_alone_have_entries_of_their_own(site: Path) -> None:
+    text = (site / "api" / "graph.html").read_text(encoding="utf-8")
+    for name in ("Interrupt", "interrupt"):
+        assert text.count(f'id="{name}"') == 1
+        assert f'href="#{name}"' in text
+
+
+def test_a_module_that_the_page_of_public_names_leaves_out_fails_the_build(tmp_path: Path) -> None:
+    (tmp_path / "api.md").write_text("| `threadline` | savers |\n")
+    with pytest.raises(MissingRoom, match=r"no row for threadline\.langgraph"):
+        reference(tmp_path)
+
+
 def test_the_reference_has_every_public_name_and_every_method_with_its_twin() -> None:
     pages = reference(ROOT / "docs")
     for room, place in ROOMS.items():
@@ -157,7 +170,7 @@ def test_the_reference_has_every_public_name_and_every_method_with_its_twin() ->
         text = pages[f"api/{place}"]
         for name in module.__all__:
             assert f"| [`{name}`](" in text, f"{room}.{name}"
-            assert re.search(rf"^## {name}$", text, re.MULTILINE) or f"# {name}\n" in pages[f"api/{name.lower()}.md"]
+            assert f"\n## {name} {{ #{name} }}\n" in text or f"# {name}\n" in pages[f"api/{name.lower()}.md"], name
     for face in (threadline.Saver, threadline.Thread, threadline.Store, threadline.Cache):
         text = pages[f"api/{face.__name__.lower()}.md"]
         for name, member in inspect.getmembers(face, inspect.isfunction):
