@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test oldest soak bench lint format clean
+.PHONY: help demo test oldest soak bench docs lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,9 @@ soak: $(FOR_DEV) ## the long runs of crashes and races, left out of `make test`
 bench: $(FOR_DEV) ## measure side by side with LangGraph's own savers
 	@$(RUN) -m bench $(ARGS)
 
+docs: $(FOR_DEV) ## the documentation as a site, in site/
+	@$(RUN) -m pages $(ARGS)
+
 lint: $(FOR_DEV) ## ruff and mypy, changing nothing
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
@@ -63,7 +66,7 @@ format: $(FOR_DEV) ## mend what ruff can mend
 	@$(RUN) -m ruff format .
 
 clean: ## remove the environment, caches and builds
-	rm -rf $(VENV) $(OLD) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(OLD) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(FOR_USE): $(CREATED) pyproject.toml constraints.txt

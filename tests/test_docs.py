@@ -110,9 +110,28 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors_of(target), f"{link} names no heading"
 
 
-def test_the_index_leads_to_every_page() -> None:
-    linked = {(DOCS / link).resolve() for link in LINK.findall((DOCS / "index.md").read_text(encoding="utf-8"))}
-    assert {page for page in PAGES if page.is_relative_to(DOCS)} - {DOCS / "index.md"} <= linked
+def links_of(page: Path) -> set[Path]:
+    """The files that a page links to."""
+    return {(page.parent / link).resolve() for link in LINK.findall(page.read_text(encoding="utf-8"))}
+
+
+def test_the_index_leads_to_every_page_and_the_page_of_commands_to_every_command() -> None:
+    index, cli = DOCS / "index.md", DOCS / "cli.md"
+    commands = set((DOCS / "cli").glob("*.md"))
+    assert len(commands) > 30
+    assert commands <= links_of(cli)
+    assert {page for page in PAGES if page.is_relative_to(DOCS)} - commands - {index} <= links_of(index)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=name_of)
+def test_figures_that_a_page_boasts_of_are_those_of_the_benchmarks(page: Path) -> None:
+    measured = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    ratios, amounts = re.findall(r"\*\*[\d.,]+ x\*\*", text), re.findall(r"\b[\d.]+ (?:MB|ms)\b", text)
+    assert ratios
+    assert amounts
+    for figure in [*ratios, *amounts]:
+        assert figure in measured, f"{figure} is not in docs/benchmarks.md: it was measured anew"
 
 
 def test_the_format_page_has_the_columns_of_the_tables() -> None:

@@ -1,7 +1,10 @@
 """Threadline: persistence for AI agents. Git for agent state, and a drop-in for LangGraph's savers.
 
-import threadline
-saver = threadline.connect("sqlite:///agents.db")
+    import threadline
+
+    saver = threadline.connect("sqlite:///agents.db")
+
+Names that few programs need are loaded when they are first used.
 """
 
 from __future__ import annotations

@@ -195,14 +195,15 @@ def test_a_report_shows_no_password(postgres: Any, run: Run) -> None:
     assert "secret-word" not in out + err
 
 
-def test_the_operations_page_lists_every_metric() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+def test_the_pages_list_every_metric_every_limit_and_every_alert() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    listing, page = ((docs / name).read_text(encoding="utf-8") for name in ("metrics.md", "operations.md"))
     for one in CATALOGUE:
         labels = ", ".join(f"`{label}`" for label in one.labels) or "–"
         row = f"| `{one.name}` | `{one.prometheus}` | {one.kind} | `{one.unit}` | {labels} | {one.about} |"
-        assert row in page, row
+        assert row in listing, row
     for field in dataclasses.fields(Thresholds):
         assert f"`{field.name}`" in page
     assert re.findall(r"^\| `(Threadline\w+)` \|", page, re.MULTILINE) == [rule.name for rule in rules()]
-    listed = re.findall(r"^\| `((?:db|threadline)\.[\w.]+)` \|", page, re.MULTILINE)
+    listed = re.findall(r"^\| `((?:db|threadline)\.[\w.]+)` \|", listing, re.MULTILINE)
     assert listed == [one.name for one in CATALOGUE]

@@ -1,4 +1,4 @@
-"""Every metric: its name, kind, unit and labels. docs/operations.md, the rules and the dashboard are made of these.
+"""Every metric: its name, kind, unit and labels. docs/metrics.md, the rules and the dashboard are made of these.
 
 Names and units are those of OpenTelemetry's semantic conventions where it has one, and ours below `threadline.`
 otherwise. A label never names a thread, a user, a run or anything else that grows with use.
