@@ -231,10 +231,14 @@ def _unpack(packed: Any, links: Iterator[bytes], level: int = 0) -> Ref:
     kind, counts, entries = packed
     if type(kind) is not int or type(entries) not in (int, list):
         raise ValueError("no reference is stored like this")
+    if type(entries) is int and entries < 0:
+        raise ValueError("no reference has fewer entries than none")
     if kind == PIECES:
         return Pieces(tuple(next(links) for _ in range(entries)))
     if kind not in (LIST, MAP) or type(counts) is not list or len(counts) > _DEEPEST:
         raise ValueError("no reference has this kind or depth")
+    if any([type(count) is not int or count < 0 for count in counts]):
+        raise ValueError("no reference has such levels")
     levels = tuple([tuple([next(links) for _ in range(count)]) for count in counts])
     if kind == LIST:
         if type(entries) is int:
