@@ -257,6 +257,21 @@ def test_fsck_tells_of_what_was_forged(tmp_path):
     assert dict(zip(forges, lines, strict=True)) == dict.fromkeys(forges, "False")
 
 
+def test_tools_of_operators_go_on_over_what_was_forged(tmp_path):
+    lines = child(f"""
+        import contextlib, io
+        from threadline.cli.app import run
+        commands = ["stats"], ["stats", "--by", "channel"], ["why", "t"], ["log", "t"], ["rm", "t"]
+        for path in {[forged(tmp_path, forge) for forge in FORGED]!r}:
+            statuses = {{}}
+            for command in commands:
+                with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                    statuses[" ".join(command)] = run([*command, "--url", path])
+            print({{command for command, status in statuses.items() if status}} or "all")
+    """)
+    assert dict(zip(FORGED, lines, strict=True)) == dict.fromkeys(FORGED, "all")
+
+
 def test_a_few_rows_that_compress_well_do_not_fill_the_memory(tmp_path):
     path = forged(tmp_path, many_that_compress)
     assert Path(path).stat().st_size < 1_000_000
