@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,12 @@ def test_rm_erases_what_only_the_trash_has(run: Run, store: Path) -> None:
     assert "there is no thread" in run("rm", "trip", "--yes", status=1)[1]
 
 
+def test_an_entry_that_is_not_in_the_trash_is_told_in_words_that_can_be_typed(run: Run, store: Path) -> None:
+    said = run("trash", "restore", "180c7dc6", status=1)[1]
+    assert "the trash has nothing under '180c7dc6'; `threadline trash list` shows what it has" in said
+    assert "--trash is a span of time" in run("prune", "trip", "--keep-last", "1", "--trash", "soon", status=2)[1]
+
+
 def test_rm_of_many_leaves_a_record(run: Run, store: Path, tmp_path: Path) -> None:
     with threadline.connect(store) as saver:
         for name in ("eu/ada", "eu/bob", "us/cy"):
@@ -86,7 +93,8 @@ def test_rm_of_many_leaves_a_record(run: Run, store: Path, tmp_path: Path) -> No
         ("eu/ada", 0, "asked for"),
         ("trip", 4, None),
     ]
-    assert all("@" in one["by"] and one["when"] > 0 and one["bytes"] >= 0 for one in lines)
+    assert all("@" in one["by"] and one["bytes"] >= 0 for one in lines)
+    assert all(datetime.fromisoformat(one["when"]).tzinfo is not None for one in lines)
     done = json.loads(run("rm", "--prefix", "eu/", "--yes", "--json", "--reason", "why not")[0])
     assert [(one["thread_id"], one["reason"]) for one in done["threads"]] == [("eu/bob", "why not")]
     assert _names(run) == ["other", "us/cy"]

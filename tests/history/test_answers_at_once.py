@@ -50,6 +50,17 @@ def test_the_second_of_two_answers_at_once_is_a_conflict(asked, half, monkeypatc
     assert resumed(saver, config) == [("one", ["first"])]
 
 
+def test_an_answer_that_comes_a_moment_later_is_a_conflict_too(asked, half):
+    saver, other, config = asked
+    other.thread("t").answer({"ask-one": "first"})
+    for second in ({"ask-one": "second"}, {"ask-two": "second", "ask-one": "second"}):
+        with pytest.raises(threadline.Conflict, match="'ask-one' was answered by somebody else"):
+            half.call(saver.thread("t"), "answer", second)
+    with pytest.raises(threadline.NotFound, match="'ask-nobody'; it waits for ask-two"):
+        half.call(saver.thread("t"), "answer", {"ask-nobody": "?"})
+    assert resumed(saver, config) == [("one", ["first"])]
+
+
 def test_a_call_with_several_answers_stores_all_or_none(asked, half, monkeypatch):
     saver, other, config = asked
     between(monkeypatch, lambda: other.thread("t").answer({"ask-two": "first"}))

@@ -141,8 +141,8 @@ def in_pieces(kind, count, *, is_repeated):
     return b"".join(digests), list(rows.values())
 
 
-def read_in_every_way(path, **options):
-    """What each way of reading raised, by its name; a value is None."""
+def read_in_every_way(path, only=None, **options):
+    """What each way of reading raised, or only some, by its name; a value is None."""
     found = {}
     ways = {
         "get_tuple": lambda saver: saver.get_tuple(CONFIG),
@@ -154,10 +154,13 @@ def read_in_every_way(path, **options):
         "writes": lambda saver: saver.thread("t").writes(),
     }
     for name, way in ways.items():
+        if only is not None and name not in only:
+            continue
         with threadline.connect(path, **options) as saver:
             try:
                 way(saver)
                 found[name] = None
             except threadline.ThreadlineError as error:
-                found[name] = error
+                # Its frames would keep all that was read for it.
+                found[name], error.__context__ = error.with_traceback(None), None
     return found

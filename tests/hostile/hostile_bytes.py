@@ -12,6 +12,7 @@ import json
 import logging
 import random
 import resource
+import signal
 import sys
 import threading
 import warnings
@@ -26,8 +27,10 @@ from langchain_core.messages import HumanMessage  # noqa: F401 - well known, and
 
 import threadline.langgraph  # noqa: F401 - registers the types of LangGraph
 from threadline import Serializer, ThreadlineError
+from threadline.base.drive import run_now
 from threadline.chunks.digest import Digesters
 from threadline.chunks.gather import Pile
+from threadline.chunks.pack import pointer_to
 from threadline.chunks.read import Reader
 from threadline.chunks.refs import LIST, MAP, Pieces, Tree, unpack_node, unpack_refs
 from threadline.codec import Codec, Envelope
@@ -38,7 +41,7 @@ from threadline.codec.structural import StructuralCodec, _short
 from threadline.ports.checkpoints import split_links
 from threadline.transfer.transcode import TransferCodec
 
-SECONDS = 120  # no case comes near; one that hangs ends here
+SECONDS = 60  # of the processor: no case comes near, however busy the machine is; one that hangs ends here
 MEMORY = 3 << 30
 pack = ormsgpack.packb
 SCIENCE = ["nd", "np", "npdtype", "pandas.DataFrame", "pandas.Series"]
@@ -230,6 +233,58 @@ def references(chance):
     unpack_refs(links, {"a": packed})
 
 
+def packs(chance):
+    """Packs, pointers and roots that name each other, or nothing, fetched and read as from a store."""
+    digester, rows, names, leaves = Digesters().of(1), {}, [chance.randbytes(16)], []
+
+    def add(digest, links, content):
+        rows[digest] = (digest, links, 0, content)
+        names.append(digest)
+
+    for _ in range(chance.randrange(1, 6)):
+        states = [made_up(chance, 3) for _ in range(chance.choice([1, 2, 5, 128, 129]))]
+        heads = [b"", bytes((1,)) + b"t", b"\x0aspying:Spy", b"\x01*", b"\xff", b"\x05" + bytes(5)]
+        heads = heads[:1] if chance.random() < 0.4 else chance.sample(heads, chance.choice([1, 1, 2, 3]))
+        which = bytes(chance.randrange(len(heads) + (chance.random() < 0.1)) for _ in states) if len(heads) > 1 else b""
+        sizes = [len(state) + (chance.random() < 0.02) for state in states]
+        keys = chance.choice([None, None, [f"key {place}" for place in range(len(states))], ["a"], 5])
+        header = pack([heads, which, sizes, keys]) if chance.random() < 0.9 else made_up(chance)
+        content = b"\xc1" + len(header).to_bytes(4, "big") + header + b"".join(states)
+        links = chance.choice([b"", b"", b"", names[-1]])
+        add(digester.node(links, content), links, content)
+        leaves.append(names[-1])
+        item = digester.item(chance.choice(states))
+        add(item, *pointer_to(digester, item, chance.choice(names), chance.choice([0, 0, 1, 200])))
+    for _ in range(chance.randrange(4)):
+        links = b"".join(chance.choices(names, k=chance.randrange(1, 5)))
+        count = len(links) // 16
+        content = pack(
+            chance.choice([count, [None] * count, [0, [count], 0], [0, [], [True] * count], [1, [count], []]])
+        )
+        add(digester.node(links, content), links, content)
+    links = b"".join(chance.choices(leaves if chance.random() < 0.6 else names, k=chance.randrange(1, 5)))
+    count = len(links) // 16
+    shapes = [
+        [0, [count], 0],
+        [0, [count, 0], 0],
+        [1, [count], []],
+        [0, [], count],
+        [2, 0, count],
+        [0, [], [True] * count],
+    ]
+    pairs, pile = [(links, chance.choice(shapes)), (chance.choice(names), chance.choice([None, True]))], Pile()
+    is_shared = chance.random() < 0.3
+    reader = Reader(CODEC, Digesters(), Envelope(), cache_bytes=1 << 16, decoded_bytes=1 << 16, share_decoded=is_shared)
+
+    async def fetch(digests):
+        return [rows[digest] for digest in digests if digest in rows]
+
+    run_now(reader.gather(1, pairs, fetch, pile))
+    for pair in pairs:
+        with contextlib.suppress(ThreadlineError):
+            reader.value(pair, pile)
+
+
 def cut(chance):
     """An item in pieces, which name a few chunks very often."""
     links, rows = in_pieces(
@@ -266,6 +321,8 @@ def one(chance):
     roll = chance.random()
     if roll < 0.03:
         return "graph", graph(chance)
+    if roll < 0.06:
+        return "packs", packs(chance)
     if roll < 0.1:
         return "references", references(chance)
     if roll < 0.105:
@@ -287,7 +344,7 @@ def run(seed, count):
     wrong = []
     for number in range(count):
         chance = random.Random(f"{seed}.{number}")
-        faulthandler.dump_traceback_later(SECONDS, exit=True)  # its stack says where it hangs
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # its stack says where it hangs
         if "-v" in sys.argv:
             print(number, file=sys.stderr, flush=True)
         try:
@@ -299,7 +356,7 @@ def run(seed, count):
         except BaseException as error:
             wrong.append((number, f"{type(error).__name__}: {error}"[:300]))
         finally:
-            faulthandler.cancel_dump_traceback_later()
+            signal.setitimer(signal.ITIMER_PROF, 0)
     return wrong
 
 
@@ -308,6 +365,7 @@ def main():
     logging.disable(logging.CRITICAL)
     seed, count = sys.argv[1], int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    faulthandler.register(signal.SIGPROF, chain=True)  # and then the process ends
     wrong = run(seed, count)
     # The deepest of what a thread with a small stack may meet.
     threading.stack_size(512 * 1024)

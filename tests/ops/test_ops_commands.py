@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,7 @@ def test_a_report_is_text_json_and_a_page(store: Path, run: Run, tmp_path: Path)
     out, _ = run("report", "--url", store)
     assert re.search(r"^threads +2, 0 held by runs$", out, re.MULTILINE)
     told = json.loads(run("report", "--url", store, "--json")[0])
+    assert datetime.fromisoformat(told["survey"]["at"]) == datetime.fromisoformat(told["at"])
     assert told["stats"]["threads"] == 2
     assert told["survey"]["questions"] == 1
     page = tmp_path / "report.html"

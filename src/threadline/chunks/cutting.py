@@ -29,6 +29,8 @@ __all__ = [
     "INLINE_BYTES",
     "LARGE_ITEM_BYTES",
     "LONGEST_PIECE",
+    "MANY_REPEATED",
+    "MOST_BYTES",
     "ROOT_BYTES",
     "UNCOUNTED_BYTES",
     "check_entries",
@@ -80,14 +82,16 @@ def _chunker() -> Any:
 
 # Neither LangGraph's serializer nor the databases take larger values.
 _MOST_ENTRIES = 1 << 24
-_MOST_BYTES = 1 << 30
+MOST_BYTES = 1 << 30
 _MOST_REPEATED = 1 << 24
 # What an entry that is repeated counts besides its bytes: the place in a list that it takes.
 ENTRY_BYTES = 8
+# More entries than these repeat too much, whatever they hold.
+MANY_REPEATED = _MOST_REPEATED // ENTRY_BYTES
 # An entry takes a byte at least: up to this size there are not too many of them, and nobody counts.
 UNCOUNTED_BYTES = _MOST_ENTRIES
 # Who has less left of its bytes than this has taken more than that.
-FEW_BYTES_LEFT = _MOST_BYTES - UNCOUNTED_BYTES
+FEW_BYTES_LEFT = MOST_BYTES - UNCOUNTED_BYTES
 
 
 class Budget:
@@ -96,7 +100,7 @@ class Budget:
     __slots__ = ("_uncounted", "_within", "bytes_left", "entries_left", "joined")
 
     def __init__(self) -> None:
-        self.entries_left, self.bytes_left = _MOST_ENTRIES, _MOST_BYTES
+        self.entries_left, self.bytes_left = _MOST_ENTRIES, MOST_BYTES
         # Of what is within packed bytes: how many bytes need not be looked at, and the entries of all others.
         self._uncounted, self._within = UNCOUNTED_BYTES, _MOST_ENTRIES
         # Trees within the value, as bytes or as what they are, and how many entries they took, by the identity of what
@@ -108,7 +112,7 @@ class Budget:
         self.entries_left -= entries
         self.bytes_left -= size
         if self.entries_left < 0 or self.bytes_left < 0:
-            raise Corrupt(f"its chunks name more than {_MOST_ENTRIES:,} entries or {_MOST_BYTES:,} bytes")
+            raise Corrupt(f"its chunks name more than {_MOST_ENTRIES:,} entries or {MOST_BYTES:,} bytes")
 
     def unpack(self, parts: list[bytes]) -> None:
         """Take what is within packed bytes that are about to be unpacked; Corrupt where it is too much."""
@@ -158,8 +162,8 @@ def check_entries(parts: Iterable[bytes], keys: int, path: str) -> None:
 
 def check_size(entries: int, size: int, path: str) -> None:
     """NotSerializable for a value that would be too large to be read."""
-    if entries > _MOST_ENTRIES or size > _MOST_BYTES:
+    if entries > _MOST_ENTRIES or size > MOST_BYTES:
         raise NotSerializable(
-            f"it has more than {_MOST_ENTRIES:,} entries or {_MOST_BYTES:,} bytes: spread it over several channels",
+            f"it has more than {_MOST_ENTRIES:,} entries or {MOST_BYTES:,} bytes: spread it over several channels",
             path=path,
         )

@@ -13,7 +13,7 @@ from ..base.bounded_cache import BoundedCache
 from ..codec.envelope import Envelope
 from ..errors import Corrupt, InvalidRequest, NotFound
 from ..ports.checkpoints import split_links
-from .cutting import INLINE_BYTES, LONGEST_PIECE
+from .cutting import INLINE_BYTES, LONGEST_PIECE, MOST_BYTES
 from .digest import Digester, Digesters
 from .pack import Pack, place_in, unpack_pack
 from .refs import (
@@ -41,6 +41,8 @@ _ROOT, ANY_PACK = -1, -2
 # A list or dict of so many items, each of a chunk at most, is far from being too large.
 _MOST_SHORT = 256
 _MOST_LEAVES = 16
+# What compresses better is hostile, if there is more of it than a value may have: a few rows would fill all memory.
+_LIKELY_RATIO = 256
 _FLAT, _TEXT = frozenset((bytes, type(None))), frozenset((str,))
 
 
@@ -52,7 +54,7 @@ def chunk_place(pool: int, digest: bytes) -> bytes:
 class Pile:
     """The verified contents that some references need: items as bytes, nodes and roots as references."""
 
-    __slots__ = ("damaged", "items", "locked", "moved", "nodes", "roots")
+    __slots__ = ("damaged", "items", "locked", "moved", "nodes", "room", "roots")
 
     def __init__(self) -> None:
         self.items: dict[bytes, bytes] = {}
@@ -64,6 +66,8 @@ class Pile:
         self.damaged: dict[bytes, str] = {}
         # Those of them that are sealed under a key which the ring lacks, and what the ring said.
         self.locked: dict[bytes, str] = {}
+        # How many bytes more than is likely of what is stored all chunks may still become.
+        self.room = MOST_BYTES
 
 
 class Gatherer:
@@ -79,6 +83,7 @@ class Gatherer:
         """Fill the pile with all the references need: each chunk once, a level's chunks in one query."""
         nodes: dict[bytes, tuple[int, int]] = {}  # digest -> kind, depth
         items: set[bytes] = set()
+        followed: set[bytes] = set()  # roots whose own needs are noted: many may name one
         for ref in refs:
             if not isinstance(ref, tuple):
                 _need(ref, pile, items, nodes)
@@ -97,12 +102,14 @@ class Gatherer:
         while items or nodes:
             absent = self._from_cache(pile, items, nodes)
             if absent:
+                absent -= pile.roots.keys()
                 self._accept(pool, pile, absent, await fetch(sorted(absent)), nodes)
             below: dict[bytes, tuple[int, int]] = {}
             items = set()
             for digest, (kind, depth) in nodes.items():
                 if kind == _ROOT:
-                    if digest in pile.roots:
+                    if digest in pile.roots and digest not in followed:
+                        followed.add(digest)
                         _need(pile.roots[digest], pile, items, below)
                     continue
                 node = pile.nodes.get(digest)
@@ -196,8 +203,11 @@ class Gatherer:
             if form or is_sealed:
                 try:
                     most = None if digest in nodes else LONGEST_PIECE
+                    if pile.room < 0:
+                        raise Corrupt(f"with what was read before, it becomes {MOST_BYTES:,} bytes of almost none")
                     bound_to = chunk_place(pool, digest) if is_sealed else b""
-                    content = self.envelope.unwrap(form, content, bound_to, most)
+                    stored, content = content, self.envelope.unwrap(form, content, bound_to, most)
+                    pile.room += min(0, _LIKELY_RATIO * len(stored) - len(content))
                 except NotFound as locked:
                     pile.damaged[digest] = "cannot be opened"
                     pile.locked[digest] = str(locked)
@@ -302,10 +312,7 @@ def _need(ref: Ref, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int,
     elif isinstance(ref, Pieces):
         items.update(digest for digest in ref.digests if digest not in pile.items)
     elif isinstance(ref, Root):
-        if ref.digest not in pile.roots:
-            nodes[ref.digest] = _ROOT, 0
-        else:
-            _need(pile.roots[ref.digest], pile, items, nodes)
+        nodes[ref.digest] = _ROOT, 0
     elif isinstance(ref, Tree):
         for child in ref.refs:
             _need(child, pile, items, nodes)

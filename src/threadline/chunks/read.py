@@ -16,7 +16,7 @@ from ..codec.envelope import Envelope
 from ..codec.framing import array_header, map_header
 from ..errors import Corrupt, NotFound, ThreadlineError
 from ..ports.checkpoints import split_links
-from .cutting import ENTRY_BYTES, FEW_BYTES_LEFT, UNCOUNTED_BYTES, Budget, repeats_too_much
+from .cutting import ENTRY_BYTES, FEW_BYTES_LEFT, MANY_REPEATED, UNCOUNTED_BYTES, Budget, repeats_too_much
 from .digest import Digesters
 from .gather import Gatherer, Pile, leaves_of_short
 from .pack import Pack, split_object
@@ -243,6 +243,7 @@ class Reader:
             content = self.content(ref, pile, budget)
             budget.unpack([content])
             return self.codec.decode(content)
+        budget.take(len(ref.refs), 0)
         if not ref.levels:
             return self._shared_entries(Node(ref.refs, ref.keys), ref.kind, pile, budget)
         whole: Any = {} if ref.kind == MAP else []
@@ -303,9 +304,12 @@ def leaves(tree: Tree, pile: Pile) -> list[bytes]:
         if any([pile.nodes[digest].pack is not None for digest in level]):
             raise Corrupt("its chunks do not fit together: a pack stands above leaves")
         # A node may stand in many places: how many entries there are is known before any are listed.
-        Budget().take(sum([len(pile.nodes[digest]) for digest in level]), 0)
-        if any([pile.nodes[digest].pack is not None for digest in level]):
-            raise Corrupt("a pack stands above other nodes")
+        entries = sum([len(pile.nodes[digest]) for digest in level])
+        Budget().take(entries, 0)
+        if entries > MANY_REPEATED:
+            distinct = sum([len(pile.nodes[digest]) for digest in set(level)])
+            if entries - distinct > MANY_REPEATED:
+                raise Corrupt("its chunks repeat more than is stored")
         level = [child for digest in level for child in pile.nodes[digest].refs]
         level += names
     return level

@@ -231,10 +231,11 @@ def _unpack(packed: Any, links: Iterator[bytes], level: int = 0) -> Ref:
     kind, counts, entries = packed
     if type(kind) is not int or type(entries) not in (int, list):
         raise ValueError("no reference is stored like this")
+    if type(entries) is int and entries < 0:
+        raise ValueError("no reference has fewer entries than none")
     if kind == PIECES:
         return Pieces(tuple(next(links) for _ in range(entries)))
-    if kind not in (LIST, MAP) or type(counts) is not list or len(counts) > _DEEPEST:
-        raise ValueError("no reference has this kind or depth")
+    _check_levels(kind, counts)
     levels = tuple([tuple([next(links) for _ in range(count)]) for count in counts])
     if kind == LIST:
         if type(entries) is int:
@@ -244,13 +245,32 @@ def _unpack(packed: Any, links: Iterator[bytes], level: int = 0) -> Ref:
     return Tree(MAP, levels, refs, _keys(entries[::2]))
 
 
-def _count(packed: Any) -> int:
-    """How many links a packed reference takes."""
+def _count(packed: Any, level: int = 0) -> int:
+    """How many links a packed reference takes; it raises for what `_unpack` would not take."""
     if packed is None or packed is True:
         return 1
     if type(packed) is bytes:
         return 0
+    if type(packed) is not list or level > _DEEPEST_NESTED:
+        raise ValueError("no reference is stored like this")
     kind, counts, entries = packed
+    if type(kind) is not int or type(entries) not in (int, list):
+        raise ValueError("no reference is stored like this")
+    if type(entries) is int and (entries < 0 or kind == MAP):
+        raise ValueError("no reference has such entries")
+    if kind == PIECES and type(entries) is int:
+        return entries
+    _check_levels(kind, counts)
     if type(entries) is int:
-        return entries if kind == PIECES else int(sum(counts)) + entries
-    return int(sum(counts)) + sum([_count(child) for child in (entries if kind == LIST else entries[1::2])])
+        return int(sum(counts)) + entries
+    if kind == MAP:
+        _keys(entries[::2])
+        entries = entries[1::2]
+    return int(sum(counts)) + sum([_count(child, level + 1) for child in entries])
+
+
+def _check_levels(kind: int, counts: Any) -> None:
+    if kind not in (LIST, MAP) or type(counts) is not list or len(counts) > _DEEPEST:
+        raise ValueError("no reference has this kind or depth")
+    if any([type(count) is not int or count < 0 for count in counts]):
+        raise ValueError("no reference has such levels")

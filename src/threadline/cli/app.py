@@ -83,7 +83,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     typed = _command_first(sys.argv[1:] if arguments is None else list(arguments))
     is_named = bool(typed) and typed[0] in COMMANDS and "_THREADLINE_COMPLETE" not in os.environ
-    app = make_app(typed[:1] if is_named else COMMANDS)
+    app = make_app(typed[:1] if is_named else () if typed == ["--version"] else COMMANDS)
     try:
         with _retries_told():
             app(args=typed, prog_name="threadline")

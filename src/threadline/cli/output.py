@@ -202,7 +202,8 @@ def one_line(error: BaseException) -> str:
 def as_typed(sentence: str) -> str:
     """A sentence that names options and commands as they are typed: --keep-last, where Python has keep_last."""
     sentence = sentence.replace("exact=False", "--inexact")
-    names = "|".join(one.name for one in dataclasses.fields(Policy))
+    # `trash` is also a word and a command; as an option it stands at the beginning, with what it is.
+    names = "|".join(one.name if "_" in one.name else f"^{one.name}(?= is )" for one in dataclasses.fields(Policy))
     sentence = re.sub(rf"\b(?:{names})\b", lambda found: f"--{found[0].replace('_', '-')}", sentence)
     if re.fullmatch(r"there is no thread (['\"]).*\1", sentence):
         sentence += "; `threadline threads` lists those there are"

@@ -127,6 +127,13 @@ async def answer(store: Context, thread_id: str, answers: Mapping[str, Any], now
     asks = {asked.id: asked for asked in await questions(store, thread_id) if asked.id is not None}
     unknown = [one for one in answers if one not in asks]
     if unknown:
+        noted = {write.task_id for write in await store.thread_writes(thread_id) if write.channel == ANSWERED}
+        taken = [one for one in unknown if f"answered:{one}" in noted]
+        if taken:  # the same error, however short before it was
+            raise Conflict(
+                f"thread {thread_id!r}: {taken[0]!r} was answered by somebody else, and that answer stands; nothing of "
+                f"this call was stored"
+            )
         listed = ", ".join(asks) or "nothing"
         raise NotFound(f"thread {thread_id!r} does not wait for {unknown[0]!r}; it waits for {listed}")
     prepared = []

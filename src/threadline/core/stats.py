@@ -141,16 +141,19 @@ async def _subtree_sizes(backend: Backend, pool: int) -> dict[bytes, int]:
     """For each chunk of a pool, its bytes and those of everything below it."""
     weights = await chunk_weights(backend, pool)
     whole: dict[bytes, int] = {}
-
-    def weigh(digest: bytes) -> int:
-        # Trees are a handful of levels deep, whatever their width.
-        if digest not in whole:
-            links, size = weights.get(digest, (b"", 0))
-            whole[digest] = size + sum(map(weigh, split_links(links)))
-        return whole[digest]
-
-    for digest in weights:
-        weigh(digest)
+    # Without recursion: forged chunks may be a long chain, and a forged pointer may name itself.
+    begun: set[bytes] = set()
+    waiting = list(weights)
+    while waiting:
+        digest = waiting[-1]
+        links, size = weights.get(digest, (b"", 0))
+        below = split_links(links)
+        first = [] if digest in begun else [child for child in below if child not in begun]
+        if first:
+            begun.add(digest)
+            waiting += first
+        else:
+            whole[waiting.pop()] = size + sum([whole.get(child, 0) for child in below])
     return whole
 
 

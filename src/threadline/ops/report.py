@@ -17,7 +17,7 @@ from ..base.printable import printable
 from ..core.context import Context
 from ..core.stats import Stats, take_stats
 from ..core.usage import Share, shares
-from ..show.words import counted, readable_bytes, readable_span
+from ..show.words import counted, iso_time, readable_bytes, readable_span
 from .survey import Survey, survey
 
 __all__ = ["Report", "as_html", "as_json", "as_text", "make_report"]
@@ -55,7 +55,8 @@ async def make_report(store: Context, url: str, version: str, now: float) -> Rep
 def as_json(report: Report) -> str:
     """For programs."""
     told = dataclasses.asdict(report)
-    told["at"] = datetime.fromtimestamp(report.at, timezone.utc).isoformat()
+    told["at"] = iso_time(report.at)
+    told["survey"].update(at=iso_time(report.survey.at), swept_at=iso_time(report.survey.swept_at))
     told["stats"]["bytes_saved"] = report.stats.bytes_saved
     return json.dumps(told, indent=2)
 

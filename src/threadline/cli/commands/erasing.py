@@ -28,6 +28,7 @@ from ..output import (
     Url,
     Yes,
     counted,
+    iso_time,
     print_facts,
     print_json,
     progress_bar,
@@ -149,7 +150,7 @@ def _delete(store: Store, thread: str, trash: str | None, noted: Told) -> Told:
     else:
         store.saver.delete_thread(thread)
     seconds = seconds_of(trash, "--trash")
-    return {"when": when, **noted, "restorable_until": when + seconds if seconds else None}
+    return {"when": iso_time(when), **noted, "restorable_until": iso_time(when + seconds if seconds else None)}
 
 
 def _thread_figures(store: Store, thread: str, trashed: int | None) -> Told:

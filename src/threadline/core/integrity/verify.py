@@ -207,16 +207,19 @@ class Walk:
     async def _judge_items(self, digests: set[bytes]) -> None:
         for batch in batches(sorted(digests), _BATCH):
             for digest, content in await self._items(batch):
-                troubles = self._decoded(digest, content)
-                if troubles:
-                    self.troubled[digest] = troubles
-                else:
-                    self.sound.add(digest)
+                self._judge(digest, self._decoded(digest, content))
 
     async def _judge_pieces(self, pieces: Pieces) -> None:
         contents: dict[bytes, bytes] = {}
+        budget = Budget()
         for batch in batches(sorted(set(pieces.digests)), _BATCH):
-            contents.update(await self._items(batch))
+            found = await self._items(batch)
+            try:
+                budget.take(0, sum([len(content) for _, content in found]))
+            except Corrupt as excess:
+                self._wholes[_whole(pieces)] = (Trouble(b"", str(excess)),)
+                return
+            contents.update(found)
         self.sound.update(contents)
         if all(digest in contents for digest in pieces.digests):
             self._wholes[_whole(pieces)] = self._decoded(b"", *[contents[digest] for digest in pieces.digests])
@@ -263,6 +266,7 @@ class Walk:
         return pack.content(place) if place < len(pack) else Trouble(stored[0], "is not where it points to")
 
     async def _read_nodes(self, nodes: dict[bytes, tuple[int, int]]) -> list[tuple[bytes, Node | Tree]]:
+        """Those of some nodes that have others below them; packs and what is at fault are judged."""
         found: list[tuple[bytes, Node | Tree]] = []
         for batch in batches(sorted(nodes), _BATCH):
             rows = await self.fetch(batch)
@@ -270,6 +274,10 @@ class Walk:
                 node = self._node_of(stored, *nodes[stored[0]])
                 if isinstance(node, Trouble):
                     self.troubled[stored[0]] = (node,)
+                elif isinstance(node, Node) and node.pack is not None:
+                    # At once: nothing is below a pack, and those of a long list together may be large.
+                    contents = node.pack.contents()
+                    self._judge(stored[0], _joined(self._decoded(stored[0], content) for content in contents))
                 else:
                     found.append((stored[0], node))
             self._note_missing(batch, rows)
@@ -298,17 +306,22 @@ class Walk:
 
     def _settle(self, digest: bytes, opened: dict[bytes, Node | Tree]) -> None:
         """The verdict on a node, after those on the nodes below it."""
-        if self._is_judged(digest):
-            return
-        node = opened[digest]
-        children: Iterable[Any] = [node] if isinstance(node, Tree) else node.refs
-        for child in children:
-            for below in _nodes_in(child):
-                if below in opened:
-                    self._settle(below, opened)
-        troubles = _joined(self.troubles_of(child) for child in children)
-        if isinstance(node, Node) and node.pack is not None:
-            troubles = _joined(self._decoded(digest, content) for content in node.pack.contents())
+        waiting = [digest]
+        while waiting:  # and no recursion: roots that name roots are as deep as somebody forged them
+            digest = waiting[-1]
+            if self._is_judged(digest):
+                waiting.pop()
+                continue
+            node = opened[digest]
+            children: Iterable[Any] = [node] if isinstance(node, Tree) else node.refs
+            named = dict.fromkeys(below for child in children for below in _nodes_in(child))
+            first = [below for below in named if below in opened and not self._is_judged(below)]
+            if first:
+                waiting += first
+            else:
+                self._judge(digest, _joined(self.troubles_of(child) for child in children))
+
+    def _judge(self, digest: bytes, troubles: Troubles) -> None:
         if troubles:
             self.troubled[digest] = troubles
         else:
@@ -356,15 +369,14 @@ def subject_of(tools: Tools, found: Found) -> Subject:
     for read in (read_document, read_metadata):
         try:
             read_part: Any = read(found, tools.codec, tools.envelope)
+            if read is read_document:
+                subject.values.extend((name, "", ref) for name, ref in read_part.roots.refs.items())
         except NotAllowed as refusal:
             subject.faults.append((None, f"type not allowed here: {_without(prefix, refusal)}", True))
         except Corrupt as damage:
             if isinstance(damage.__cause__, NotFound):
                 raise damage.__cause__ from None
             subject.faults.append((None, _without(prefix, damage), False))
-        else:
-            if read is read_document:
-                subject.values.extend((name, "", ref) for name, ref in read_part.roots.refs.items())
     return subject
 
 
