@@ -28,6 +28,7 @@ from .core.requests import Place, place_of, text_id, text_ids, text_names
 from .core.rows import log_damage
 from .errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from .maintenance import Maintenance
+from .moving import Moving
 from .ports.engine import Engine
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ S = TypeVar("S", bound="Saver")
 Put = tuple[Config, Any, Any, ChannelVersions]
 
 
-class Saver(Maintenance):
+class Saver(Maintenance, Moving):
     """Checkpoints of graphs in one store. Made by `threadline.connect`."""
 
     _tuple_type: Callable[..., Any] = CheckpointTuple
