@@ -62,6 +62,7 @@ COMMANDS: dict[str, str] = {
     "monitor": "monitor:monitor",
     "setup": "upkeep:setup",
     "keys": "keys:keys",
+    "copy": "copying:copy",
     "import": "importing:import_threads",
     "web": "web:web",
     "demo": "app:demo",

@@ -21,7 +21,7 @@ from ..errors import InvalidRequest, NotFound
 from ..ports.engine import Engine
 from ..saver import Saver
 
-__all__ = ["KEY_FILE", "Modules", "Store", "given_keys", "import_modules", "open_store", "require_file"]
+__all__ = ["KEY_FILE", "Modules", "Store", "given_keys", "import_modules", "keys_from", "open_store", "require_file"]
 
 Modules = Annotated[
     list[str] | None,
@@ -85,14 +85,19 @@ def given_keys() -> KeyRing | None:
     """The keys of --key-file, or else those of THREADLINE_KEYS; None where neither is given."""
     path = KEY_FILE.get()
     if path is not None:
-        try:
-            with open(path, encoding="utf-8") as file:
-                return KeyRing.from_text(file.read(), f"the key file {path}")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
-            raise InvalidRequest(f"the key file {path} cannot be read: {reason}") from None
+        return keys_from(path)
     text = os.environ.get(_KEYS)
     return KeyRing.from_text(text, _KEYS) if text else None
+
+
+def keys_from(path: str) -> KeyRing:
+    """The keys in a file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return KeyRing.from_text(file.read(), f"the key file {path}")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidRequest(f"the key file {path} cannot be read: {reason}") from None
 
 
 def _keys_of(engine: Engine, read_only: bool) -> KeyRing | None:

@@ -153,9 +153,7 @@ def _put(values: list[Any], rows: Sequence[CheckpointRow]) -> int:
         return len(rows)
     # Of two under one key the later counts; one statement cannot replace a row twice.
     last = sorted({row.key: row for row in rows}.values(), key=lambda row: row.key)
-    values += [
-        _ARRAYS[kind](column) for kind, column in zip(_CHECKPOINT_ARRAYS, zip(*last, strict=True), strict=True)
-    ]
+    values += [_ARRAYS[kind](column) for kind, column in zip(_CHECKPOINT_ARRAYS, zip(*last, strict=True), strict=True)]
     return _MOST_SINGLE + 1
 
 
