@@ -28,6 +28,7 @@ LAYERS = [
     ["ops"],
     ["show"],
     ["core", "backends"],
+    ["packs"],
     ["chunks"],
     ["codec"],
     ["ports"],

@@ -13,6 +13,7 @@ from ..base.bounded_cache import BoundedCache
 from ..codec.envelope import Envelope
 from ..errors import Corrupt, InvalidRequest, NotFound
 from ..ports.checkpoints import split_links
+from ..ports.objects import why_lost
 from .cutting import INLINE_BYTES, LONGEST_PIECE
 from .digest import Digester, Digesters
 from .pack import Pack, place_in, unpack_pack
@@ -184,7 +185,7 @@ class Gatherer:
         is_sealed, named = self.envelope.ring is not None, digester.item
         for digest, links, form, content in fetched:
             if type(content) is not bytes or type(links) is not bytes:
-                pile.damaged[digest] = "is damaged: it holds no bytes"
+                pile.damaged[digest] = why_lost(content) or "is damaged: it holds no bytes"
                 continue
             if form or is_sealed:
                 try:

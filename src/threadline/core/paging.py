@@ -88,7 +88,7 @@ async def chunk_weights(backend: Backend, pool: int) -> ChunkWeights:
     weights = ChunkWeights()
     pages = _pages(lambda after, size: backend.chunk_sizes(pool, after, size), b"", lambda one: one[0], _CHUNKS_PAGE)
     async for page in pages:
-        weights.update({digest: (links, size) for digest, links, size in page})
+        weights.update({digest: (links, size) for digest, links, _, size in page})
     return weights
 
 
