@@ -109,6 +109,7 @@ _SCHEMES = {
     "redis+cluster": "redis",
     "rediss+cluster": "redis",
     "memory": "memory",
+    "archive": "archive",
 }
 # Which driver a given connection or pool belongs to, by the module of its class.
 _DRIVERS = {
@@ -168,6 +169,10 @@ def _plain_engine(url: str | os.PathLike[str] | None, options: dict[str, Any]) -
         from .backends.memory.engine import named_memory
 
         return kind, named_memory(place or "", read_only=options.get("read_only", False))
+    if kind == "archive":
+        from .backends.memory.archive import archive_engine
+
+        return kind, archive_engine(place or "")
     check_driver(kind)
     served = _SERVED[kind]
     module = importlib.import_module(f"threadline.backends.{served.module}.engine")
@@ -227,7 +232,7 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
         return "sqlite", text
     kind = _SCHEMES.get(scheme)
     if kind is None:
-        known = ", ".join(f"{name}://" for name in (*_SERVED, "memory"))
+        known = ", ".join(f"{name}://" for name in (*_SERVED, "memory", "archive"))
         shown = f"{scheme}://" if re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]{0,30}", scheme) else "such a URL"
         raise InvalidRequest(f"no backend of this version serves {shown}; there are {known}")
     if kind in ("sqlite", "memory"):
@@ -237,6 +242,9 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
             raise InvalidRequest("a sqlite:// URL takes no ?query; give options as keyword arguments (docs/options.md)")
         # sqlite:///relative.db, sqlite:////absolute.db, sqlite:// in memory.
         return kind, rest[1:] or ":memory:" if rest.startswith("/") else rest or ":memory:"
+    if kind == "archive":
+        # As with SQLite: archive:///relative.tla, archive:////absolute.tla.
+        return kind, rest.removeprefix("/")
     return kind, rest if kind == "memory" else text
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .base.drive import run_now
+from .core.context import Tools
 from .core.operations import Face
 from .core.requests import plain_text, text_ids
 from .errors import InvalidRequest
 
 if TYPE_CHECKING:
     from .core.context import Context
-    from .core.moving.report import CopyChoice, CopyReport, Progress
+    from .core.moving.report import Archived, CopyChoice, CopyReport, Progress
 
 __all__ = ["Moving", "choice_of", "moment"]
 
 
 class Moving(Face):
-    """Copying to another store; `a…` twins mean the same."""
+    """Copying to another store and to files; `a…` twins mean the same."""
 
     def copy_to(
         self,
@@ -71,11 +74,132 @@ class Moving(Face):
             await saver._engine.arun(saver._tools.open)
         return await copy_between(self._apart(True), other._apart(True), choice, progress)
 
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: Collection[str] | None = None,
+        prefix: str = "",
+        filter: Mapping[str, Any] | None = None,
+        since: Any = None,
+        until: Any = None,
+        plain: bool = False,
+        progress: Progress | None = None,
+    ) -> Archived:
+        """Write threads to a new file, which `threadline.connect("archive:///file")` opens as a store to be read.
+
+        The file has its name when it is whole and on the disk; Conflict where there is one. An encrypted store's
+        threads stay sealed, and are read with its keys, unless `plain`.
+        """
+        choice = choice_of(threads, prefix, filter, since, until, records=False)
+        self._engine.run(self._tools.open)
+        with _Filling(self._tools, path, None, plain) as filling:
+            return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
+
+    async def aexport(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: Collection[str] | None = None,
+        prefix: str = "",
+        filter: Mapping[str, Any] | None = None,
+        since: Any = None,
+        until: Any = None,
+        plain: bool = False,
+        progress: Progress | None = None,
+    ) -> Archived:
+        choice = choice_of(threads, prefix, filter, since, until, records=False)
+        await self._engine.arun(self._tools.open)
+        with _Filling(self._tools, path, None, plain) as filling:
+            return filling.done(await filling.fill(self._apart(True), choice, progress))
+
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        base: str | os.PathLike[str] | None = None,
+        plain: bool = False,
+        progress: Progress | None = None,
+    ) -> Archived:
+        """Write all threads and items to a new file, while writers go on.
+
+        Every checkpoint that was acknowledged before this began is in it, and each thread in it is whole. With
+        `base`, a former backup in the same folder, only what has changed since is written: restoring the new file
+        reads both.
+        """
+        choice = choice_of(None, "", None, None, None)
+        self._engine.run(self._tools.open)
+        with _Filling(self._tools, path, base, plain) as filling:
+            return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
+
+    async def abackup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        base: str | os.PathLike[str] | None = None,
+        plain: bool = False,
+        progress: Progress | None = None,
+    ) -> Archived:
+        choice = choice_of(None, "", None, None, None)
+        await self._engine.arun(self._tools.open)
+        with _Filling(self._tools, path, base, plain) as filling:
+            return filling.done(await filling.fill(self._apart(True), choice, progress))
+
     def _apart(self, is_async: bool) -> Context:
         """This store for an operation over several."""
         from .core.moving.through import through
 
         return through(self._engine, self._tools, is_async=is_async)
+
+
+class _Filling:
+    """An archive while it is written; what was written goes when the block ends before it is whole."""
+
+    def __init__(
+        self, tools: Tools, path: str | os.PathLike[str], base: str | os.PathLike[str] | None, plain: bool
+    ) -> None:
+        from .backends.memory.archive import ArchiveBackend, load_archive
+        from .backends.objects.archive import ArchiveObjects, ArchiveWriter
+
+        self._path, self._base = Path(path), Path(base) if base is not None else None
+        if self._base is not None and self._base.parent.resolve() != self._path.parent.resolve():
+            raise InvalidRequest("a backup lies in the folder of its base: restoring it reads both")
+        self._objects = ArchiveObjects(str(path))
+        self._backend = ArchiveBackend(self._objects)
+        self._loaded = load_archive(self._backend, self._base) if self._base is not None else None
+        self._writer = self._backend.writer = ArchiveWriter(path)
+        # Rows stay as they are stored, and sealed ones need the keys of their store; or else they become plain.
+        self._is_plain = plain and tools.envelope.ring is not None
+        self._tools = Tools(tools.codec) if self._is_plain else tools
+
+    async def fill(self, source: Context, choice: CopyChoice, progress: Progress | None) -> CopyReport:
+        from .backends.layers.tiered import TieredLayer
+        from .core.context import Context
+        from .core.moving.archive import fill_archive
+
+        backend: Any = TieredLayer(self._backend, self._objects)
+        archive = Context(backend, self._tools)
+        adopt = None if self._is_plain else self._backend.adopt
+        mirrors = self._base is not None
+        return await fill_archive(source, archive, choice, progress, adopt=adopt, mirrors=mirrors)
+
+    def done(self, report: CopyReport) -> Archived:
+        """Finish the file."""
+        from .core.moving.report import Archived
+        from .packs.archive import Base
+
+        base = None
+        if self._loaded is not None and self._base is not None:
+            base = Base(self._loaded.id, self._base.name)
+        self._backend.finish(base)
+        base_name = str(self._base) if self._base is not None else None
+        return Archived(path=str(self._path), size_bytes=self._path.stat().st_size, base=base_name, report=report)
+
+    def __enter__(self) -> _Filling:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.discard()
 
 
 def choice_of(

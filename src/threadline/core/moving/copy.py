@@ -7,13 +7,13 @@ thread is completed. Any other thread of that id is left alone, and the source's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...base.checkpoint import INTERRUPT
 from ...base.hashing import blake2b
 from ...base.namespaces import ROOT
 from ...errors import Conflict, Corrupt, NotFound
-from ...ports.checkpoints import Applied, Change, CheckpointKey, ThreadRow, WriteRow
+from ...ports.checkpoints import Applied, Change, CheckpointKey, Stamp, ThreadRow, WriteRow
 from ...ports.rules import own_words
 from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
@@ -25,18 +25,27 @@ from .items import copy_items
 from .report import CopyChoice, CopyReport, Progress
 from .threads import ThreadCopy
 
-__all__ = ["copy_between", "threads_chosen"]
+__all__ = ["Adopt", "copy_between", "threads_chosen"]
+
+# Begins a thread of an archive as it is in its store.
+Adopt = Callable[[ThreadRow], Stamp]
 
 
 async def copy_between(
-    source: Context, target: Context, choice: CopyChoice, progress: Progress | None = None
+    source: Context,
+    target: Context,
+    choice: CopyChoice,
+    progress: Progress | None = None,
+    *,
+    adopt: Adopt | None = None,
 ) -> CopyReport:
     """Copy the chosen threads, and with whole stores the items of its Store; what the target has is skipped.
 
-    Raises NotFound for a thread that was named and is not there. What is refused or damaged is a problem of the
-    report, and the rest is copied.
+    With `adopt`, threads are begun by it in the very pools that they have in the source, and nothing is translated:
+    the target is an archive, and has the source's keys. Raises NotFound for a thread that was named and is not there.
+    What is refused or damaged is a problem of the report, and the rest is copied.
     """
-    return await _Copy(source, target, choice, progress).run()
+    return await _Copy(source, target, choice, progress, adopt).run()
 
 
 async def threads_chosen(source: Context, choice: CopyChoice) -> list[ThreadRow]:
@@ -56,8 +65,16 @@ async def threads_chosen(source: Context, choice: CopyChoice) -> list[ThreadRow]
 class _Copy:
     """One run."""
 
-    def __init__(self, source: Context, target: Context, choice: CopyChoice, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        source: Context,
+        target: Context,
+        choice: CopyChoice,
+        progress: Progress | None,
+        adopt: Adopt | None,
+    ) -> None:
         self.source, self.target, self.choice, self.progress = source, target, choice, progress
+        self.adopt = adopt
         self.report = CopyReport()
         self.done = self.total = 0
 
@@ -118,6 +135,7 @@ class _Copy:
         if carrier is None:
             is_new = held is None and mate is None
             carrier = carriers[stamp[0]] = Carrier(self.source, self.target, pool, stamp, is_new=is_new)
+            carrier.translator.is_verbatim |= self.adopt is not None
         copy = ThreadCopy(
             self.source,
             self.target,
@@ -148,8 +166,10 @@ class _Copy:
                 return name, held
         return None, None
 
-    async def _begin(self, thread: ThreadRow, target_id: str, mate: str | None) -> tuple[int, int]:
+    async def _begin(self, thread: ThreadRow, target_id: str, mate: str | None) -> Stamp:
         """Begin a thread of the target, in a pool of its own or in that of the threads it shares chunks with."""
+        if self.adopt is not None:
+            return self.adopt(thread)
         origin = thread.forked_from
         founded = (self.report.renamed.get(origin, origin) if origin else None, thread.created)
         change = Change(thread_id=target_id, now=thread.active, joins=mate, founded=founded)

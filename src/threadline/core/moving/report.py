@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CopyChoice", "CopyReport", "Moved", "Progress"]
+__all__ = ["Archived", "CopyChoice", "CopyReport", "Moved", "Progress"]
 
 # Called with the checkpoints that were looked at, and how many there are.
 Progress = Callable[[int, int], None]
@@ -71,3 +71,18 @@ class CopyReport:
     @property
     def is_complete(self) -> bool:
         return not self.problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archived:
+    """A file that was written, and what was brought into it."""
+
+    path: str
+    size_bytes: int
+    # The file that this one adds to; None where it stands alone.
+    base: str | None
+    report: CopyReport
+
+    @property
+    def is_complete(self) -> bool:
+        return self.report.is_complete

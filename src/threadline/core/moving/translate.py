@@ -18,6 +18,7 @@ from ...chunks.gather import chunk_place
 from ...chunks.pack import place_in, pointer_to, unpack_pack
 from ...errors import Corrupt, InvalidRequest, NotFound
 from ...ports.checkpoints import CheckpointRow, ChunkRow, Found, ThreadRow, WriteRow, split_links
+from ...ports.objects import why_lost
 from ..context import Tools
 from ..lifecycle import thread_place
 from ..rows import place_of_row, searchable, write_place
@@ -59,6 +60,8 @@ class Translator:
     def open(self, row: ChunkRow) -> Opened:
         """A chunk of the source, checked against its name; raises Fault."""
         digest, links, form, data = row
+        if type(data) is not bytes or type(links) is not bytes:
+            raise Fault(f"the chunk {digest.hex()} {why_lost(data) or 'is damaged: it holds no bytes'}")
         try:
             content = self.source.envelope.unwrap(form, data, chunk_place(self.source_pool, digest))
             if not links and self.named.item(content) == digest:
