@@ -1,4 +1,4 @@
-"""Files of threads: what is exported or backed up is in the file when it is opened, and in the store it is brought to."""
+"""Files of threads: what is exported or backed up is in the file, and in the store that it is brought to."""
 
 import os
 import stat
