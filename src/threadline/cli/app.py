@@ -63,7 +63,10 @@ COMMANDS: dict[str, str] = {
     "setup": "upkeep:setup",
     "keys": "keys:keys",
     "copy": "copying:copy",
+    "export": "archives:export",
     "import": "importing:import_threads",
+    "backup": "archives:backup",
+    "open": "archives:open_file",
     "web": "web:web",
     "demo": "app:demo",
 }

@@ -159,7 +159,7 @@ def unpack_directory(packed: bytes, where: str) -> Directory:
             id=_typed(held["id"], bytes),
             made=_typed(held["made"], float),
             began=_typed(held["began"], float),
-            base=Base(_typed(held["base"][0], bytes), _typed(held["base"][1], str)) if held["base"] else None,
+            base=_base(held["base"]) if held["base"] else None,
             packs=tuple(PackPlace(*_shaped(one, (bytes, int, int))) for one in held["packs"]),
             blocks=tuple(Block(*_shaped(one, (int, int, bytes))) for one in held["blocks"]),
             counts={_typed(name, str): _typed(count, int) for name, count in held["counts"].items()},
@@ -189,6 +189,14 @@ def check_directory(packed: bytes, check: bytes, where: str) -> None:
     """Raise Corrupt unless a directory is the one that the trailer was made for."""
     if _directory_check(packed) != check:
         raise Corrupt(f"{where} was cut short or altered: its directory is damaged")
+
+
+def _base(held: Any) -> Base:
+    """The base that a directory names: a file beside it, wherever an altered one may want to lead."""
+    base = Base(*_shaped(held, (bytes, str)))
+    if base.name in ("", ".", "..") or set(base.name) & set("/\\\0"):
+        raise ValueError("its base lies elsewhere")
+    return base
 
 
 def _typed(value: Any, kind: type) -> Any:

@@ -37,7 +37,7 @@ from ..objects.archive import ArchiveObjects, ArchiveWriter, read_directory, rea
 from .backend import MemoryBackend
 from .engine import MemoryEngine
 
-__all__ = ["ArchiveBackend", "archive_engine", "load_archive"]
+__all__ = ["ArchiveBackend", "archive_engine", "files_of", "load_archive"]
 
 THREAD, CHECKPOINT, WRITE, CHUNK, RECORD, GONE = range(6)
 _BLOCK_ROWS = 2_000
@@ -308,6 +308,22 @@ def archive_engine(path: str, *, backend: ArchiveBackend | None = None) -> Memor
 
 def load_archive(backend: ArchiveBackend, path: Path) -> Directory:
     """Fill a backend with the rows of an archive, those of its base first."""
+    chain = _chain(path)
+    for file, held in reversed(chain):
+        for pack in held.packs:
+            backend.objects.know(pack.name, file, pack.offset)
+        for block in held.blocks:
+            backend.load(unpack_block(read_range(file, block.offset, block.length), block, str(file)), str(file))
+    return chain[0][1]
+
+
+def files_of(path: Path) -> list[Path]:
+    """An archive's file and those of its bases."""
+    return [file for file, _ in _chain(path)]
+
+
+def _chain(path: Path) -> list[tuple[Path, Directory]]:
+    """An archive and its bases, each above the next."""
     chain: list[tuple[Path, Directory]] = []
     at: Path | None = path
     while at is not None:
@@ -318,12 +334,7 @@ def load_archive(backend: ArchiveBackend, path: Path) -> Directory:
         if len(chain) > _LONGEST_CHAIN:
             raise Corrupt(f"{path}: its bases lead in a circle")
         at = at.with_name(directory.base.name) if directory.base is not None else None
-    for file, held in reversed(chain):
-        for pack in held.packs:
-            backend.objects.know(pack.name, file, pack.offset)
-        for block in held.blocks:
-            backend.load(unpack_block(read_range(file, block.offset, block.length), block, str(file)), str(file))
-    return chain[0][1]
+    return chain
 
 
 def _check_base(above: tuple[Path, Directory], path: Path, directory: Directory) -> None:

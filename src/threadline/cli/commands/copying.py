@@ -32,7 +32,7 @@ from ..output import (
     without_password,
 )
 
-__all__ = ["Plain", "Since", "copy", "facts_of", "open_target", "tell", "until_of"]
+__all__ = ["Plain", "Since", "copy", "facts_of", "open_target", "refuse_to_unseal", "stoppable", "tell", "until_of"]
 
 _MOST_PROBLEMS = 20
 # `active` of a thread is written once a minute, and clocks differ: what was active shortly before is looked at again.
@@ -91,9 +91,9 @@ def copy(
     }
     pause = seconds_of(every, "--every") or 0.0
     with open_store(source, read_only=True) as store, open_target(to, to_key_file) as target:
-        _refuse_to_unseal(store.saver, target, plain)
+        refuse_to_unseal(store.saver, target, plain)
         with progress_bar("copying") as progress:
-            report = _stoppable(lambda: store.saver.copy_to(target, progress=progress, **choice))
+            report = stoppable(lambda: store.saver.copy_to(target, progress=progress, **choice))
         if follow:
             report = _followed(store.saver, target, choice, report, pause)
     tell(report, [("from", without_password(source)), ("to", without_password(to))], as_json)
@@ -168,14 +168,16 @@ def _told(moved: Moved) -> str:
     return f"{moved.total:,} ({', '.join(parts)})"
 
 
-def _refuse_to_unseal(source: Saver, target: Saver, plain: bool) -> None:
+def refuse_to_unseal(source: Saver, target: Saver, plain: bool) -> None:
+    """What was encrypted becomes plain only where that was asked for."""
     if source.keys() and not target.keys() and not plain:
         raise InvalidRequest(
             "the source is encrypted and the target is not: give the target keys by --to-key-file, or say --plain"
         )
 
 
-def _stoppable(work: Callable[[], CopyReport]) -> CopyReport:
+def stoppable(work: Callable[[], CopyReport]) -> CopyReport:
+    """The report of a copy that Ctrl-C may end."""
     try:
         return work()
     except KeyboardInterrupt:
@@ -193,4 +195,4 @@ def _followed(source: Saver, target: Saver, choice: dict[str, Any], report: Copy
             source.copy_to(target, **{**choice, "since": max(since, choice["since"] or 0.0), "records": False})
     except KeyboardInterrupt:
         complain("the last pass: what is put from now on is not copied")
-    return _stoppable(lambda: source.copy_to(target, **choice))
+    return stoppable(lambda: source.copy_to(target, **choice))
