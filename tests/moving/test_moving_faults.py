@@ -1,5 +1,6 @@
-"""Whatever stops a copy or a backup, nothing is half moved: what is there can be read, and a second run completes it."""
+"""Whatever stops a copy or a backup, nothing is half moved: what is there is readable, a second run completes it."""
 
+import itertools
 import os
 import random
 import shutil
@@ -14,7 +15,12 @@ import pytest
 from house import config, furnish, grow, is_sound, picture, put
 
 import threadline
+from tests.stores import Half
 from threadline import StorageFull
+from threadline.core.context import Context
+from threadline.core.moving.carrier import Carrier
+from threadline.core.paging import thread_rows
+from threadline.core.retention.sweep import collect
 
 PROGRAM = Path(__file__).parent / "killed_copy.py"
 
@@ -116,9 +122,9 @@ def test_a_full_disk_leaves_no_part_of_a_file(large, half, small_disk):
         assert os.listdir(small_disk) == []
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_backup_while_eight_writers_write_has_all_that_was_acknowledged_before(house, connect, tmp_path, half, kind):
-    saver = house(kind)
+@pytest.mark.parametrize(("kind", "name"), [("sqlite", "sync"), ("postgres", "async")])
+def test_a_backup_while_eight_writers_write_has_all_that_was_acknowledged_before(house, connect, tmp_path, kind, name):
+    saver, half = house(kind), Half(name)
     grow(saver, config("w0"), 0, 3)
     acknowledged, stop = [], threading.Event()
 
@@ -137,7 +143,7 @@ def test_a_backup_while_eight_writers_write_has_all_that_was_acknowledged_before
             )
             acknowledged.append(below)
             step += 1
-            time.sleep(0.005)
+            time.sleep(0.03)
 
     writers = [threading.Thread(target=write, args=(number,)) for number in range(8)]
     for one in writers:
@@ -168,28 +174,25 @@ def test_a_backup_while_eight_writers_write_has_all_that_was_acknowledged_before
             assert all(one.parent_config is None or str(one.parent_config["configurable"]) in ids for one in found)
 
 
-def test_chunks_that_are_collected_in_the_target_meanwhile_are_sent_again(house):
-    """Garbage collection of the target, between any two steps of a copy, takes nothing that the copy relies on."""
+def test_chunks_that_are_collected_in_the_target_meanwhile_are_sent_again(house, monkeypatch):
+    """Garbage collection of the target, between any two calls of a copy, takes nothing that the copy relies on."""
     old, new = furnish(house("sqlite"), steps=60), house("sqlite")
-    # What the copy will find there already, and what nothing refers to any more.
-    old.copy_to(new, threads=["a"], until=list(old.list(config("a")))[40].checkpoint["id"])
-    apply, count = new._engine.run, [0]
+    old.copy_to(new)
+    # Their chunks are still there, and nothing refers to them any more.
+    keys = [found.key for found in new.run(thread_rows, "a")]
+    new._engine.run(lambda backend: backend.remove_checkpoints("a", keys))
+    forgotten, run, calls = [], new._engine.run, itertools.count(1)
+    forget = Carrier.forget
+    monkeypatch.setattr(Carrier, "forget", lambda self, stamp: (forgotten.append(stamp), forget(self, stamp)))
 
-    def run(operation):
-        count[0] += 1
-        if count[0] % 7 == 0:
-            apply(new._collecting)
-        return apply(operation)
+    def collecting(operation):
+        if next(calls) == 12:
+            run(lambda backend: collect(Context(backend, new._tools), None, time.time()))
+        return run(operation)
 
-    from threadline.core.context import Context
-    from threadline.core.retention.sweep import collect
-
-    new._collecting = lambda backend: collect(Context(backend, new._tools), None, time.time())
-    new._engine.run = run
-    try:
-        report = old.copy_to(new)
-    finally:
-        del new._engine.run
+    monkeypatch.setattr(new._engine, "run", collecting)
+    report = old.copy_to(new)
+    assert forgotten
     assert report.is_complete
     assert picture(new) == picture(old)
     assert is_sound(new)
