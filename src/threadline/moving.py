@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from .base.drive import run_now
@@ -125,8 +127,14 @@ class Moving(Face):
 
         Every checkpoint that was acknowledged before this began is in it, and each thread in it is whole. With
         `base`, a former backup in the same folder, only what has changed since is written: restoring the new file
-        reads both.
+        reads both. `s3://bucket/backups/name` and the like go to an object store, by way of a temporary folder.
         """
+        if is_remote(path):
+            with TemporaryDirectory() as folder:
+                remote = _Remote(path, base, Path(folder), is_of_loop=False)
+                done = self.backup(remote.path, base=run_now(remote.fetch()), plain=plain, progress=progress)
+                run_now(remote.send())
+            return replace(done, path=os.fspath(path), base=None if base is None else os.fspath(base))
         choice = choice_of(None, "", None, None, None)
         self._engine.run(self._tools.open)
         with _Filling(self._tools, path, base, plain) as filling:
@@ -140,6 +148,12 @@ class Moving(Face):
         plain: bool = False,
         progress: Progress | None = None,
     ) -> Archived:
+        if is_remote(path):
+            with TemporaryDirectory() as folder:
+                remote = _Remote(path, base, Path(folder), is_of_loop=True)
+                done = await self.abackup(remote.path, base=await remote.fetch(), plain=plain, progress=progress)
+                await remote.send()
+            return replace(done, path=os.fspath(path), base=None if base is None else os.fspath(base))
         choice = choice_of(None, "", None, None, None)
         await self._engine.arun(self._tools.open)
         with _Filling(self._tools, path, base, plain) as filling:
@@ -150,6 +164,42 @@ class Moving(Face):
         from .core.moving.through import through
 
         return through(self._engine, self._tools, is_async=is_async)
+
+
+class _Remote:
+    """A backup that goes to an object store: the file that is made here, and the bases that are fetched for it."""
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        base: str | os.PathLike[str] | None,
+        folder: Path,
+        *,
+        is_of_loop: bool,
+    ) -> None:
+        from .backends.objects.opening import open_objects
+        from .backends.objects.parts import split_place
+
+        place, self._name = split_place(os.fspath(url))
+        self._base = None
+        if base is not None:
+            base_place, self._base = split_place(os.fspath(base))
+            if base_place != place:
+                raise InvalidRequest("a backup lies beside its base: restoring it reads both")
+        self._folder, self.path = folder, folder / self._name
+        self._objects = open_objects(place, is_of_loop=is_of_loop, cache_bytes=0)
+
+    async def fetch(self) -> Path | None:
+        """Bring the base here, with its own bases."""
+        from .backends.objects.parts import fetch_chain
+
+        return await fetch_chain(self._objects, self._base, self._folder) if self._base is not None else None
+
+    async def send(self) -> None:
+        """Store the file that was made."""
+        from .backends.objects.parts import send_file
+
+        await send_file(self._objects, self._name, self.path)
 
 
 class _Filling:
@@ -220,6 +270,11 @@ def choice_of(
         merge=merge,
         records=records,
     )
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Whether this names an object and no file."""
+    return "://" in os.fspath(path)
 
 
 def moment(value: Any, name: str) -> float | None:

@@ -163,3 +163,22 @@ def test_a_file_that_was_cut_or_altered_anywhere_is_never_silently_wrong(furnish
             assert is_sound(new)
             told += 1
     assert told == len(places)
+
+
+def test_a_backup_in_an_object_store_is_restored_with_its_base(furnished, half, run, connect, tmp_path):
+    """A folder stands for the bucket: both are reached by the same port."""
+    old, place = furnished("sqlite", steps=20), f"file://{tmp_path}/bucket"
+    (tmp_path / "bucket").mkdir()
+    half.call(old, "backup", f"{place}/1.tla")
+    grow(old, config("b"), 3, 2)
+    done = half.call(old, "backup", f"{place}/2.tla", base=f"{place}/1.tla")
+    assert done.path == f"{place}/2.tla"
+    with pytest.raises(Conflict, match="exists already"):
+        half.call(old, "backup", f"{place}/1.tla")
+    run("restore", f"{place}/2.tla", "--to", tmp_path / "new.db")
+    assert picture(connect(tmp_path / "new.db")) == picture(old)
+    (tmp_path / "bucket" / "1.tla.00000").write_bytes(b"TLARCH1\n" + b"x" * 200)
+    _, said = run("restore", f"{place}/2.tla", "--to", tmp_path / "other.db", status=1)
+    assert "altered" in said
+    assert not (tmp_path / "other.db").exists()
+    assert "no backup" in run("restore", f"{place}/3.tla", "--to", tmp_path / "other.db", status=1)[1]

@@ -108,7 +108,10 @@ def backup(
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The file to make; in a folder, a new one upon the newest there."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The file to make, or s3://…; in a folder, one upon the newest there.",
         ),
     ],
     base: Annotated[
@@ -122,8 +125,6 @@ def backup(
 
     Every checkpoint acknowledged before it began is in it. `threadline restore FILE --to URL` brings it back.
     """
-    if "://" in output:
-        raise InvalidRequest("a backup is a file or a folder; copy the finished file to where it shall be kept")
     if os.path.isdir(output):
         folder = Path(output)
         base = base or _newest_in(folder)

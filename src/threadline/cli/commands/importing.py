@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +15,7 @@ import typer
 from ... import transfer as importing
 from ...backends.memory.archive import files_of
 from ...backends.objects.archive import verify_file
+from ...base.drive import run_now
 from ...core.integrity.report import told_unknown
 from ...errors import InvalidRequest
 from ...packs.archive import ARCHIVE_MAGIC
@@ -109,8 +113,7 @@ def import_archive(
     as_json: bool = False,
 ) -> None:
     """Bring a file of threads into a store, after all of the file was checked."""
-    path = file.removeprefix("archive:///")
-    with open_store(f"archive:///{path}", read_only=True) as store:
+    with _local(file) as path, open_store(f"archive:///{path}", read_only=True) as store:
         for one in files_of(Path(path)):
             verify_file(one)
         with open_target(to, to_key_file) as target:
@@ -120,6 +123,21 @@ def import_archive(
                     lambda: store.saver.copy_to(target, until=until_of(until), merge=merge, progress=progress)
                 )
     tell(report, [("from", file), ("to", without_password(to))], as_json)
+
+
+@contextmanager
+def _local(file: str) -> Iterator[str]:
+    """The path of a file, which is fetched with its bases where it is in an object store."""
+    path = file.removeprefix("archive:///")
+    if "://" not in path:
+        yield path
+        return
+    from ...backends.objects.opening import open_objects
+    from ...backends.objects.parts import fetch_chain, split_place
+
+    place, name = split_place(path)
+    with TemporaryDirectory() as folder:
+        yield str(run_now(fetch_chain(open_objects(place, is_of_loop=False, cache_bytes=0), name, Path(folder))))
 
 
 def _facts(source: str, to: str | None, report: ImportReport) -> list[tuple[str, str]]:
