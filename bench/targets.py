@@ -327,6 +327,15 @@ def _history_rows(database: str, name: str) -> tuple[Row, ...]:
     )
 
 
+MOVING_ROWS: tuple[Row, ...] = (
+    # 3,000 checkpoints a second.
+    Row(key="moving.copy", title="`copy_to`, SQLite to PostgreSQL, 1,000 checkpoints", peer=None, at_most=1 / 3),
+    Row(key="moving.again", title="the same with nothing new, 1,000 checkpoints", peer=None),
+    Row(key="moving.export", title="`export` of a thread of 1,000 steps", peer=None, at_most=1),
+    Row(key="moving.open", title="opening that file and reading its head", peer=None),
+)
+
+
 RUNTIME_ROWS: tuple[Row, ...] = (
     Row(key="runtime.step", title="a step, no saver", peer=LANGGRAPH, at_least=5),
     Row(key="runtime.step_memory", title="a step, saver in memory", peer=LANGGRAPH, at_least=3),
@@ -425,6 +434,7 @@ ROWS: tuple[Row, ...] = (
     *SERVER_ROWS,
     *_history_rows("sqlite", "SQLite"),
     *_history_rows("postgres", "PostgreSQL"),
+    *MOVING_ROWS,
     *RUNTIME_ROWS,
     *STORE_ROWS,
     *METRICS_ROWS,
