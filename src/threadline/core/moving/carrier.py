@@ -73,7 +73,7 @@ class Carrier:
         order = await self._order({digest for one in links for digest in split_links(one)})
         for start in range(0, len(order), _FETCH):
             for opened in await self._opened(order[start : start + _FETCH]):
-                if any(child not in self.names for child in split_links(opened.row.links)):
+                if opened.row.links and not self.names.keys() >= set(split_links(opened.row.links)):
                     # It moved into a pack after its links were read.
                     raise Missing(f"the chunk {opened.row.digest.hex()} was changed while it was read")
                 row = await self._translated(opened)
@@ -115,9 +115,8 @@ class Carrier:
             absent.update(lacking)
             links.update(held)
             links.update(found)
-            below = {digest for digest in asked if links[digest]}
-            children = {child for digest in below for child in split_links(links[digest])}
-            frontier = children - links.keys() - self.names.keys()
+            named = [links[digest] for digest in asked if links[digest]]
+            frontier = {child for one in named for child in split_links(one)} - links.keys() - self.names.keys()
         order = _children_first(wanted, links)
         for digest in order:
             if digest not in absent:
@@ -172,10 +171,11 @@ class Carrier:
 def _children_first(roots: Iterable[bytes], links: dict[bytes, bytes]) -> list[bytes]:
     """All that is below some chunks and themselves, each after what it names; what has no entry in `links` is left
     out."""
-    order: list[bytes] = []
-    done: set[bytes] = set()
+    # Most chunks name no others: they go first, and only those above them are walked.
+    order = [digest for digest, below in links.items() if not below]
+    done: set[bytes] = set(order)
     for root in sorted(roots):
-        stack = [(root, False)]
+        stack = [(root, False)] if root not in done else []
         while stack:
             digest, is_ready = stack.pop()
             if is_ready:
@@ -183,5 +183,5 @@ def _children_first(roots: Iterable[bytes], links: dict[bytes, bytes]) -> list[b
             elif digest not in done and digest in links:
                 done.add(digest)
                 stack.append((digest, True))
-                stack += [(child, False) for child in split_links(links[digest])]
+                stack += [(child, False) for child in split_links(links[digest]) if child not in done]
     return order
