@@ -152,7 +152,7 @@ def facts_of(report: CopyReport) -> list[tuple[str, str]]:
         ("chunks", f"{report.chunks:,} ({readable_bytes(report.chunk_bytes)})"),
     ]
     if report.items.total:
-        facts.append(("items", _told(report.items)))
+        facts.append(("item records", _told(report.items)))
     facts += [("renamed", f"{old} is {new}") for old, new in report.renamed.items()]
     copied = report.checkpoints.copied + report.checkpoints.renewed
     facts.append(("verified", f"{copied:,} checkpoints and all their chunks read back, the same as sent"))
