@@ -17,7 +17,7 @@ from ...base.checkpoint import INTERRUPT
 from ...base.namespaces import ROOT
 from ...errors import Corrupt, NotFound
 from ...packs.archive import Base, Block, Directory, PackPlace, pack_block, unpack_block
-from ...packs.cold import cold_row, is_cold
+from ...packs.cold import cold_row, is_cold, read_reference
 from ...packs.writer import PackWriter
 from ...ports.checkpoints import (
     Applied,
@@ -136,6 +136,14 @@ class ArchiveBackend(MemoryBackend):
             self._writes.pop((row.serial, *key), None)
         if not self._mates[row.pool]:
             self._chunks.pop(row.pool, None)
+
+    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
+        """As of chunks that are at hand: what a pack holds of them, not the place in it."""
+        held = self._chunks.get(pool, {})
+        return [
+            (digest, links, form, read_reference(held[digest][2]).length if is_cold(form) else size)
+            for digest, links, form, size in await super().chunk_sizes(pool, after, limit)
+        ]
 
     # -- writing one
 

@@ -20,13 +20,11 @@ from ...core.paging import thread_rows
 from ...errors import Conflict, InvalidRequest, NotFound, StorageFull, Unavailable
 from ...moving import choice_of
 from ...show.checkpoint import checkpoint_json
-from ...show.words import pairs_of
 from ..open import Modules, Store, import_modules, open_store
 from ..output import (
     AsJson,
     Url,
     complain,
-    moment_of,
     one_line,
     print_facts,
     print_json,
@@ -35,13 +33,11 @@ from ..output import (
     readable_time,
     without_password,
 )
-from .copying import Plain, Since, facts_of, until_of
+from .copying import Filters, Plain, Prefix, Since, Until, chosen, facts_of
 
 __all__ = ["archive_url", "backup", "export", "open_file"]
 
 _SUFFIX = ".tla"
-
-Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to make.")]
 
 
 def archive_url(path: str) -> str:
@@ -58,16 +54,10 @@ def export(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="The file to make; with --json - is here.")
     ] = None,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Threads whose ids begin so.")] = "",
-    filters: Annotated[
-        list[str] | None,
-        typer.Option("--filter", metavar="KEY=VALUE", help="Threads whose metadata say so; may be given again."),
-    ] = None,
+    prefix: Prefix = "",
+    filters: Filters = None,
     since: Since = None,
-    until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="WHEN", help="No checkpoint after this one: an id, a span or a time."),
-    ] = None,
+    until: Until = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="For people: a line of JSON for each checkpoint, values by structure.")
     ] = False,
@@ -82,23 +72,17 @@ def export(
 
     The file is opened by `threadline open`, by --url archive:///FILE, and brought into a store by `threadline import`.
     """
-    chosen: dict[str, Any] = {
-        "threads": threads or None,
-        "prefix": prefix,
-        "filter": pairs_of(filters or [], "--filter"),
-        "since": moment_of(since, "--since"),
-        "until": until_of(until),
-    }
+    choice = chosen(threads, prefix, filters, since, until)
     if to_langgraph is not None:
         _refuse_together("--to-langgraph", output=output, json=as_json, filter=filters, since=since, until=until)
         return _to_langgraph(url, to_langgraph, threads, prefix, modules)
     if as_json:
-        return _json_lines(url, output, chosen)
+        return _json_lines(url, output, choice)
     if output is None:
         raise InvalidRequest("--output names the file to make, such as threads.tla")
     _refuse_what_is_there(output)
     with open_store(url, read_only=True) as store, progress_bar("exporting") as progress:
-        done = _stopped(lambda: store.saver.export(output, plain=plain, progress=progress, **chosen))
+        done = _stopped(lambda: store.saver.export(output, plain=plain, progress=progress, **choice))
     _tell(done, url, as_json=False)
     return None
 
@@ -228,9 +212,9 @@ def _to_langgraph(url: str, target: str, threads: list[str] | None, prefix: str,
     )
 
 
-def _json_lines(url: str, output: str | None, chosen: dict[str, Any]) -> None:
+def _json_lines(url: str, output: str | None, options: dict[str, Any]) -> None:
     """A line of JSON for each checkpoint, oldest first; what is damaged is shown as such."""
-    choice = choice_of(**chosen, records=False)
+    choice = choice_of(**options, records=False)
     with open_store(url, read_only=True) as store, _lines(output) as file:
         for thread in store.saver.run(threads_chosen, choice):
             for key in _keys(store, thread.thread_id, choice):

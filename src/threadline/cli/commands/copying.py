@@ -32,15 +32,50 @@ from ..output import (
     without_password,
 )
 
-__all__ = ["Plain", "Since", "copy", "facts_of", "open_target", "refuse_to_unseal", "stoppable", "tell", "until_of"]
+__all__ = [
+    "Filters",
+    "Merge",
+    "Plain",
+    "Prefix",
+    "Since",
+    "ToKeyFile",
+    "Until",
+    "chosen",
+    "copy",
+    "facts_of",
+    "open_target",
+    "refuse_to_unseal",
+    "stoppable",
+    "tell",
+    "until_of",
+]
 
 _MOST_PROBLEMS = 20
 # `active` of a thread is written once a minute, and clocks differ: what was active shortly before is looked at again.
 _OVERLAP_SECONDS = 180.0
 _TO_KEYS = "THREADLINE_TO_KEYS"
 
+Threads = Annotated[
+    list[str] | None, typer.Option("--thread", metavar="THREAD", help="Only this thread; may be given again.")
+]
+Prefix = Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Threads whose ids begin so.")]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option("--filter", metavar="KEY=VALUE", help="Threads whose metadata say so; may be given again."),
+]
 Since = Annotated[
     str | None, typer.Option("--since", metavar="WHEN", help="Threads active since: a span such as 7d, or a time.")
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="WHEN", help="No checkpoint after this one: an id, a span or a time."),
+]
+Merge = Annotated[
+    bool, typer.Option("--merge", help="A thread that the target has already comes beside it, under a new id.")
+]
+ToKeyFile = Annotated[
+    str | None,
+    typer.Option("--to-key-file", metavar="FILE", help="Keys of the target, where it is or shall be encrypted."),
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Let what was encrypted be stored in plain.")]
 
@@ -48,30 +83,16 @@ Plain = Annotated[bool, typer.Option("--plain", help="Let what was encrypted be 
 def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help="The store to copy, such as sqlite:///agents.db.")],
     to: Annotated[str, typer.Option("--to", metavar="TO", help="The store to fill; it is made where there is none.")],
-    threads: Annotated[
-        list[str] | None,
-        typer.Option("--thread", metavar="THREAD", help="Only this thread; may be given again."),
-    ] = None,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Threads whose ids begin so.")] = "",
-    filters: Annotated[
-        list[str] | None,
-        typer.Option("--filter", metavar="KEY=VALUE", help="Threads whose metadata say so; may be given again."),
-    ] = None,
+    threads: Threads = None,
+    prefix: Prefix = "",
+    filters: Filters = None,
     since: Since = None,
-    until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="WHEN", help="No checkpoint after this one: an id, a span or a time."),
-    ] = None,
-    merge: Annotated[
-        bool, typer.Option("--merge", help="A thread that the target has already comes beside it, under a new id.")
-    ] = False,
+    until: Until = None,
+    merge: Merge = False,
     no_items: Annotated[bool, typer.Option("--no-items", help="Leave the items of a Store behind.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on copying what is new until Ctrl-C.")] = False,
     every: Annotated[str, typer.Option("--every", metavar="SPAN", help="With --follow: how often.")] = "2s",
-    to_key_file: Annotated[
-        str | None,
-        typer.Option("--to-key-file", metavar="FILE", help="Keys of the target, where it is or shall be encrypted."),
-    ] = None,
+    to_key_file: ToKeyFile = None,
     plain: Plain = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,15 +101,7 @@ def copy(
     Ids, times, tags, pins, branches, pending writes and interrupts stay. What the target has is skipped: run it again
     to go on after a stop, or to add what is new. Everything written is read back and compared.
     """
-    choice: dict[str, Any] = {
-        "threads": threads or None,
-        "prefix": prefix,
-        "filter": pairs_of(filters or [], "--filter"),
-        "since": moment_of(since, "--since"),
-        "until": until_of(until),
-        "merge": merge,
-        "records": not no_items,
-    }
+    choice = {**chosen(threads, prefix, filters, since, until), "merge": merge, "records": not no_items}
     pause = seconds_of(every, "--every") or 0.0
     with open_store(source, read_only=True) as store, open_target(to, to_key_file) as target:
         refuse_to_unseal(store.saver, target, plain)
@@ -97,6 +110,19 @@ def copy(
         if follow:
             report = _followed(store.saver, target, choice, report, pause)
     tell(report, [("from", without_password(source)), ("to", without_password(to))], as_json)
+
+
+def chosen(
+    threads: list[str] | None, prefix: str, filters: list[str] | None, since: str | None, until: str | None
+) -> dict[str, Any]:
+    """The options that choose threads, as a saver takes them."""
+    return {
+        "threads": threads or None,
+        "prefix": prefix,
+        "filter": pairs_of(filters or [], "--filter"),
+        "since": moment_of(since, "--since"),
+        "until": until_of(until),
+    }
 
 
 def until_of(text: str | None) -> Any:

@@ -22,7 +22,7 @@ from ...packs.archive import ARCHIVE_MAGIC
 from ...transfer import Counts, ImportReport
 from ..open import Modules, given_keys, import_modules, open_store
 from ..output import AsJson, complain, one_line, print_facts, print_json, progress_bar, readable_bytes, without_password
-from .copying import open_target, refuse_to_unseal, stoppable, tell, until_of
+from .copying import Merge, Plain, ToKeyFile, open_target, refuse_to_unseal, stoppable, tell, until_of
 
 __all__ = ["import_archive", "import_threads", "is_archive"]
 
@@ -42,15 +42,9 @@ def import_threads(
         str | None,
         typer.Option("--to", metavar="TARGET", help="The store to fill; LangGraph's own database unless given."),
     ] = None,
-    merge: Annotated[
-        bool,
-        typer.Option("--merge", help="Of a file: a thread that the target has already comes beside it, renamed."),
-    ] = False,
-    to_key_file: Annotated[
-        str | None,
-        typer.Option("--to-key-file", metavar="FILE", help="Of a file: keys of the target, where it is encrypted."),
-    ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Let what was encrypted be stored in plain.")] = False,
+    merge: Merge = False,
+    to_key_file: ToKeyFile = None,
+    plain: Plain = False,
     modules: Modules = None,
     as_json: AsJson = False,
 ) -> None:
@@ -65,20 +59,7 @@ def import_threads(
         import_archive(source, to, to_key_file=to_key_file, plain=plain, merge=merge, as_json=as_json)
         return
     import_modules(modules)
-    # The store would say that LangGraph's threads are not imported, and how large some are.
-    log = logging.getLogger("threadline")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with progress_bar("importing") as progress:
-            ring = given_keys()
-            options: dict[str, Any] = {} if ring is None else {"encryption": ring}
-            report = importing.import_threads(source, to, progress=progress, **options)
-    except KeyboardInterrupt:
-        complain("stopped; run the same command again to continue")
-        raise typer.Exit(130) from None
-    finally:
-        log.setLevel(level)
+    report = _imported(source, to)
     if as_json:
         print_json({**dataclasses.asdict(report), "is_complete": report.is_complete})
     else:
@@ -89,6 +70,24 @@ def import_threads(
         complain(f"and {len(report.problems) - _MOST_PROBLEMS} more like these; --json lists them all")
     if not report.is_complete:
         raise typer.Exit(1)
+
+
+def _imported(source: str, to: str | None) -> ImportReport:
+    """Bring what LangGraph's saver and store hold into a store."""
+    # The store would say that LangGraph's threads are not imported, and how large some are.
+    log = logging.getLogger("threadline")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with progress_bar("importing") as progress:
+            ring = given_keys()
+            options: dict[str, Any] = {} if ring is None else {"encryption": ring}
+            return importing.import_threads(source, to, progress=progress, **options)
+    except KeyboardInterrupt:
+        complain("stopped; run the same command again to continue")
+        raise typer.Exit(130) from None
+    finally:
+        log.setLevel(level)
 
 
 def is_archive(source: str) -> bool:
