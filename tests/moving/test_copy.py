@@ -141,6 +141,7 @@ def test_items_of_a_store_come_along(house, tmp_path):
         for target in kinds:
             old, new = house(source), house(target)
             with threadline.Store(old.url, **_ring(old)) as items:
+                items.put(("users", "ann"), "tea", {"likes": "black tea"})
                 items.put(("users", "ann"), "tea", {"likes": "green tea", "cups": 3})
                 items.put(("users",), "x", {"n": [1, 2.5, None]})
             report = old.copy_to(new)
@@ -149,6 +150,13 @@ def test_items_of_a_store_come_along(house, tmp_path):
             with threadline.Store(new.url, **_ring(new)) as items:
                 found = items.get(("users", "ann"), "tea")
                 assert found.value == {"likes": "green tea", "cups": 3}
+                assert found.version == 2
+            with threadline.Store(old.url, **_ring(old)) as items:
+                items.put(("users", "ann"), "tea", {"cups": 5})
+                items.put(("users", "ann"), "tea", {"cups": 6})
+            assert old.copy_to(new).items.renewed == 1
+            with threadline.Store(new.url, **_ring(new)) as items:
+                assert (items.get(("users", "ann"), "tea").version, items.get(("users",), "x").version) == (4, 1)
 
 
 def _ring(saver):

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ...errors import Corrupt, InvalidRequest, NotFound
-from ...ports.records import Record, RecordChange, RecordSpace, Scan, split_name
+from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, split_name
+from ..attempts import ATTEMPTS, gave_up
 from ..context import Context, Tools
 from ..records.contents import PLAIN_OBJECT, place_of_record
-from .report import CopyReport
+from .report import CopyReport, Moved
 from .translate import Fault
 
 __all__ = ["SPACES", "copy_items", "encoded_record"]
@@ -30,39 +31,50 @@ async def copy_items(source: Context, target: Context, report: CopyReport) -> No
 async def _copy_page(
     source: Context, target: Context, space: RecordSpace, page: list[Record], report: CopyReport
 ) -> None:
-    counts = report.items
-    held = await target.read_records(space, [record.name for record in page])
+    """Copy some records; again those that another writer changed in the target meanwhile."""
+    for _ in range(ATTEMPTS):
+        changes, counts, problems = await _changes(source, target, space, page)
+        if not changes or await target.backend.write_records(changes) is None:
+            report.items.add(counts)
+            report.problems += problems
+            return await _verify(target, space, [change.record for change in changes if change.record is not None])
+    raise gave_up("copy of items", "other writers changed them in the target during each of them")
+
+
+async def _changes(
+    source: Context, target: Context, space: RecordSpace, page: list[Record]
+) -> tuple[list[RecordChange], Moved, list[str]]:
+    """What the target lacks of some records: each with the version and the times that it has in the source."""
+    counts, problems = Moved(), list[str]()
     changes: list[RecordChange] = []
+    held = await target.read_records(space, [record.name for record in page])
     for record, there in zip(page, held, strict=True):
         if there is not None and there.updated >= record.updated:
-            if there.updated == record.updated:
-                counts.present += 1
-            else:
-                counts.kept += 1
+            counts.present += there.updated == record.updated
+            counts.kept += there.updated > record.updated
             continue
         try:
             content = encoded_record(source.tools, space, record)
         except Fault as fault:
-            report.problems.append(f"{fault}; it was left out")
+            problems.append(f"{fault}; it was left out")
             continue
         form, value = _wrapped(target.tools, space, record.name, content)
         searchable = record.searchable if target.tools.envelope.ring is None else None
+        if there is not None:
+            # Put anew, not over it: so it has the source's version and not one more than it had here.
+            changes.append(RecordChange(space, record.name, None, there.version))
         moved = record._replace(form=form, value=value, searchable=searchable)
-        changes.append(RecordChange(space, record.name, moved))
+        changes.append(RecordChange(space, record.name, moved, ABSENT))
         counts.copied += there is None
         counts.renewed += there is not None
-    if changes:
-        await target.backend.write_records(changes)
-        await _verify(target, space, changes)
+    return changes, counts, problems
 
 
-async def _verify(target: Context, space: RecordSpace, changes: list[RecordChange]) -> None:
-    stored = await target.read_records(space, [change.name for change in changes])
-    for change, there in zip(changes, stored, strict=True):
-        sent = change.record
-        assert sent is not None
-        if there is None or (there[:3] != sent[:3] and there.updated <= sent.updated):
-            raise Fault(f"{_name(space, change.name)}: what was read back from the target is not what was sent")
+async def _verify(target: Context, space: RecordSpace, sent: list[Record]) -> None:
+    stored = await target.read_records(space, [record.name for record in sent]) if sent else []
+    for record, there in zip(sent, stored, strict=True):
+        if there is None or (there[:3] != record[:3] and there.updated <= record.updated):
+            raise Fault(f"{_name(space, record.name)}: what was read back from the target is not what was sent")
 
 
 def encoded_record(tools: Tools, space: RecordSpace, record: Record) -> bytes:

@@ -48,6 +48,13 @@ class Moved:
     # There already, newer than in the source, and left alone.
     kept: int = 0
 
+    def add(self, others: Moved) -> None:
+        """Count these too."""
+        self.copied += others.copied
+        self.present += others.present
+        self.renewed += others.renewed
+        self.kept += others.kept
+
     @property
     def total(self) -> int:
         return self.copied + self.present + self.renewed + self.kept
