@@ -40,6 +40,15 @@ from .engine import MemoryEngine
 __all__ = ["ArchiveBackend", "archive_engine", "files_of", "load_archive"]
 
 THREAD, CHECKPOINT, WRITE, CHUNK, RECORD, GONE = range(6)
+# The types of the fields of each kind of row.
+_TEXT, _TIME = str | None, float | int | None
+_SHAPES: tuple[tuple[Any, ...], ...] = (
+    (str, int, int, int, str, _TEXT, _TEXT, float, float, _TIME, str, bytes | None),
+    (str, str, str, _TEXT, bytes, int, bytes, int, bytes, int | None, _TEXT, _TEXT, float, _TEXT),
+    (str, str, str, str, int, str, str, bytes, int, bytes),
+    (int, bytes, bytes, int, bytes),
+    (int, bytes, int, bytes, _TEXT, float, float, _TIME, int),
+)
 _BLOCK_ROWS = 2_000
 _BLOCK_BYTES = 1 << 20
 # How many archives may stand upon each other; a circle ends here, too.
@@ -71,7 +80,12 @@ class ArchiveBackend(MemoryBackend):
         loaders = (self._load_thread, self._load_row, self._load_write, self._load_chunk, self._load_record)
         try:
             for kind, *parts in rows:
-                (self._drop if kind == GONE else loaders[kind])(*parts)
+                if kind == GONE:
+                    self._drop(*parts)
+                elif len(parts) == len(_SHAPES[kind]) and all(map(isinstance, parts, _SHAPES[kind])):
+                    loaders[kind](*parts)
+                else:
+                    raise ValueError("its fields are of other types")
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             raise Corrupt(f"{where}: a row of it is damaged ({error})") from None
 
