@@ -49,8 +49,8 @@ class Moving(Face):
         """
         from .core.moving.copy import copy_between
 
-        choice = choice_of(threads, prefix, filter, since, until, merge, records)
         _refuse_itself(self, other)
+        choice = choice_of(threads, prefix, filter, since, until, merge, records and _are_whole(self, other))
         for saver in (self, other):
             saver._engine.run(saver._tools.open)
         return run_now(copy_between(self._apart(False), other._apart(False), choice, progress))
@@ -70,8 +70,8 @@ class Moving(Face):
     ) -> CopyReport:
         from .core.moving.copy import copy_between
 
-        choice = choice_of(threads, prefix, filter, since, until, merge, records)
         _refuse_itself(self, other)
+        choice = choice_of(threads, prefix, filter, since, until, merge, records and _are_whole(self, other))
         for saver in (self, other):
             await saver._engine.arun(saver._tools.open)
         return await copy_between(self._apart(True), other._apart(True), choice, progress)
@@ -135,7 +135,7 @@ class Moving(Face):
                 done = self.backup(remote.path, base=run_now(remote.fetch()), plain=plain, progress=progress)
                 run_now(remote.send())
             return replace(done, path=os.fspath(path), base=None if base is None else os.fspath(base))
-        choice = choice_of(None, "", None, None, None)
+        choice = choice_of(None, "", None, None, None, records=_are_whole(self))
         self._engine.run(self._tools.open)
         with _Filling(self._tools, path, base, plain) as filling:
             return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
@@ -154,7 +154,7 @@ class Moving(Face):
                 done = await self.abackup(remote.path, base=await remote.fetch(), plain=plain, progress=progress)
                 await remote.send()
             return replace(done, path=os.fspath(path), base=None if base is None else os.fspath(base))
-        choice = choice_of(None, "", None, None, None)
+        choice = choice_of(None, "", None, None, None, records=_are_whole(self))
         await self._engine.arun(self._tools.open)
         with _Filling(self._tools, path, base, plain) as filling:
             return filling.done(await filling.fill(self._apart(True), choice, progress))
@@ -283,6 +283,11 @@ def moment(value: Any, name: str) -> float | None:
         return value.timestamp() if isinstance(value, datetime) else None if value is None else float(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidRequest(f"{name} is a datetime, or seconds since 1970") from None
+
+
+def _are_whole(*savers: Moving) -> bool:
+    """Whether none of them sees only some threads of its store: items belong to no thread."""
+    return not any(getattr(saver._engine, "is_part", False) for saver in savers)
 
 
 def _refuse_itself(source: Moving, target: Any) -> None:

@@ -238,7 +238,7 @@ class Saver(Maintenance, Moving):
         """A view of the threads whose ids begin with a prefix; it refuses every other thread."""
         checked = text_id(prefix, "prefix")
         clone = copy.copy(self)
-        clone._engine = ViewEngine(self._engine, lambda backend: WithinLayer(backend, checked))
+        clone._engine = ViewEngine(self._engine, lambda backend: WithinLayer(backend, checked), is_part=True)
         return clone
 
     def for_run(self: S, *, fencing: bool = True) -> S:

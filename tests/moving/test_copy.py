@@ -69,6 +69,19 @@ def test_a_prefix_takes_one_tenant_out(furnished, house):
     assert picture(new) == picture(old, "org-1/")
 
 
+def test_a_view_of_some_threads_is_copied_and_backed_up_alone(furnished, house, half, connect, tmp_path):
+    old, new = furnished("sqlite", steps=5), house("sqlite")
+    told = []
+    view = old.within("org-1/")
+    report = half.call(view, "copy_to", new.within("org-"), progress=lambda *done: told.append(done))
+    assert report.is_complete
+    assert told[-1] == (2, 2)
+    view.backup(tmp_path / "x.tla")
+    assert picture(connect(f"archive:///{tmp_path}/x.tla")) == picture(new) == picture(old, "org-1/")
+    with pytest.raises(InvalidRequest, match="sees only threads"):
+        old.copy_to(house("sqlite").within("org-2/"))
+
+
 def test_a_filter_a_list_and_a_time_choose_threads(furnished, house):
     old = furnished("sqlite", steps=5)
     for choice, wanted in (
