@@ -62,6 +62,7 @@ COMMANDS: dict[str, str] = {
     "monitor": "monitor:monitor",
     "setup": "upkeep:setup",
     "keys": "keys:keys",
+    "tier": "tiering:tier",
     "import": "importing:import_threads",
     "web": "web:web",
     "demo": "app:demo",
