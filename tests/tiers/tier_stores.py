@@ -44,9 +44,9 @@ def read(saver: Any, thread: str = "t", at: Any = None) -> dict[str, Any]:
 
 
 def object_names(cold: str) -> set[str]:
-    """The objects in a folder; drafts of uploads that died are left out."""
+    """The files in a folder of objects, drafts of uploads that died among them."""
     folder = Path(cold.removeprefix("file://"))
-    return {path.name for path in folder.iterdir() if not path.name.startswith(".")} if folder.exists() else set()
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
 def object_paths(cold: str) -> list[Path]:
