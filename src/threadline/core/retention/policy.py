@@ -83,7 +83,8 @@ class TierPolicy:
     after: Any = "7d"
     # Archived threads go at once.
     archived: bool = True
-    # Chunks of at least so many stored bytes (a large value is stored in pieces of up to 64 KiB) go once their threads are idle for `large_after`, be it at once.
+    # Chunks of at least so many stored bytes go once their threads are idle for `large_after`, be it at once. A large
+    # value is stored in pieces of up to 64 KiB.
     large_bytes: int | None = None
     large_after: Any = 0
 
