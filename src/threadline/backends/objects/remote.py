@@ -43,9 +43,8 @@ class RemoteObjects:
         # Whether the server was seen to ignore ranges: from then on objects are read whole.
         self._gives_whole = False
         try:
-            self._store: Any = from_url(
-                url, client_options={**_PATIENCE, "allow_http": _allows_http()}, retry_config=_RETRY
-            )
+            options: Any = {**_PATIENCE, "allow_http": _allows_http()}
+            self._store: Any = from_url(url, client_options=options, retry_config=_RETRY)
         except Exception as error:
             raise InvalidRequest(f"no cold tier can be opened at {url}: {_reason(error)}") from None
 
