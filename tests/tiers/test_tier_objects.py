@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from heedless import Heedless
-from tier_stores import converse, object_paths, read
+from tier_stores import converse, messages, object_paths, read
 
 import threadline
 from tests.servers.s3 import BUCKET, KEY, SECRET
 from threadline import InvalidRequest, KeyRing, Unavailable
+from threadline.backends.layers.tiered import TieredLayer
+from threadline.backends.memory.backend import MemoryBackend
 from threadline.backends.objects.cache import CachedObjects
 from threadline.backends.objects.folder import FolderObjects, here
 from threadline.backends.objects.opening import check_place, open_objects
@@ -39,6 +41,29 @@ def test_a_thread_goes_to_s3_and_comes_back(s3, connect, tmp_path, half):
     assert half.call(saver, "tier", "7d", grace=NOW).deleted > 0
     assert saver.tier_status().objects == 0
     assert read(saver)["messages"] == said
+
+
+def test_the_async_half_reads_objects_on_its_loop(s3, connect):
+    saver = connect("memory://", cold=s3.url)
+
+    async def on_loop():
+        said = messages(60)
+        await saver.thread("t").aput({"messages": said})
+        assert (await saver.atier(NOW)).chunks > 0
+        await saver.aclear_cache()
+        assert (await saver.thread("t").astate())["messages"] == said
+        assert (await saver.afsck()).ok
+        assert (await saver.atier_restore()).lost == 0
+
+    asyncio.run(on_loop())
+
+
+def test_a_put_passes_the_layer_by():
+    """No function more than without a cold tier: the layer hands out the backend's own methods."""
+    backend = MemoryBackend()
+    layer = TieredLayer(backend, open_objects("file:///nowhere", is_of_loop=False))
+    for name in ("apply", "find", "links", "collect", "chunk_sizes", "write_records"):
+        assert getattr(layer, name) == getattr(backend, name)
 
 
 def test_objects_keep_the_promises_of_their_port(s3):
@@ -253,9 +278,8 @@ class _Counted(FolderObjects):
         return await super().read(name, spans)
 
 
+@pytest.mark.parametrize("s3", ["rclone"], indirect=True)  # its objects are files, which can be altered and mended
 def test_what_a_cache_kept_of_a_damaged_object_is_read_anew(s3, connect, tmp_path):
-    if s3.server.kind != "rclone":
-        pytest.skip("the objects of rclone are files, which can be altered and mended")
     saver = connect(f"sqlite:///{tmp_path / 'a.db'}", cold=s3.url, cold_cache=tmp_path / "kept")
     said = converse(saver)
     saver.tier(NOW)
