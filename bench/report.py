@@ -126,6 +126,13 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("metrics",),
     ),
     (
+        "The cold tier",
+        "Threads whose chunks are in objects (docs/tiers.md). The head is read from SeaweedFS on this machine. The "
+        "share in the database is of all stored bytes, after everything was moved: of the long chat, where documents, "
+        "links and small chunks stay, and of 20 files of 1 MB. Puts are measured as with metrics.",
+        ("tiers",),
+    ),
+    (
         "The page",
         "Server time of `threadline web`, as its answers tell it: the list of {many_threads:,} threads and a long "
         "one, by activity and by id; the tree of a thread of twice {long_thread:,} checkpoints; and the share of the "

@@ -398,6 +398,20 @@ METRICS_ROWS: tuple[Row, ...] = (
     Row(key="metrics.off", title="two savers without metrics, share between them", peer=None, unit=Unit.SHARE),
 )
 
+TIER_ROWS: tuple[Row, ...] = (
+    Row(
+        key="tiers.requests",
+        title="requests to read a head of 500 messages from S3",
+        peer=None,
+        unit=Unit.CALLS,
+        at_most=3,
+    ),
+    Row(key="tiers.chat_share", title="in the database, chat", peer=None, unit=Unit.SHARE, at_most=0.10),
+    Row(key="tiers.large_share", title="in the database, large values", peer=None, unit=Unit.SHARE, at_most=0.10),
+    Row(key="tiers.put", title="a small `put` with a cold tier, share more", peer=None, unit=Unit.SHARE, at_most=0.02),
+    Row(key="tiers.put_calls", title="calls more of a `put` with a cold tier", peer=None, unit=Unit.CALLS, at_most=0),
+    Row(key="tiers.get_calls", title="calls more of a hot `get` with a cold tier", peer=None, unit=Unit.CALLS),
+)
 
 CALL_ROWS: tuple[Row, ...] = tuple(
     Row(
@@ -438,6 +452,7 @@ ROWS: tuple[Row, ...] = (
     *RUNTIME_ROWS,
     *STORE_ROWS,
     *METRICS_ROWS,
+    *TIER_ROWS,
     *_web_rows("sqlite", "SQLite"),
     *_web_rows("postgres", "PostgreSQL"),
 )

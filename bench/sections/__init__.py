@@ -19,6 +19,7 @@ from bench.sections import (
     servers,
     short,
     store,
+    tiers,
     web,
 )
 from bench.sections import metrics as metering
@@ -47,6 +48,7 @@ SECTIONS: dict[str, Section] = {
     "runtime": runtime.runtime,
     "store": store.store,
     "metrics": metering.metrics,
+    "tiers": tiers.tiers,
     "web": web.web,
 }
 

@@ -21,7 +21,7 @@ from .base.checkpoint import (
 )
 from .codec import KeyRing, Serializer, StoredException, register, register_module
 from .connect import connect
-from .core.retention.policy import Policy
+from .core.retention.policy import Policy, TierPolicy
 from .errors import (
     Closed,
     Conflict,
@@ -82,6 +82,7 @@ __all__ = [
     "StoredException",
     "Thread",
     "ThreadlineError",
+    "TierPolicy",
     "Unavailable",
     "connect",
     "copy_checkpoint",

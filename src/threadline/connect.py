@@ -43,6 +43,8 @@ def connect(url: str | os.PathLike[str] | None = None, **options: Any) -> Saver:
     Nothing is opened before first use. For the options see docs/options.md.
     """
     engine_options, tool_options = split_options(options)
+    if tool_options.get("cold_after") is not None and engine_options.get("cold") is None:
+        raise InvalidRequest("cold_after needs cold=, the place of the cold tier, such as s3://bucket/prefix")
     engine = make_engine(url, **engine_options)
     tools = make_tools(engine, **tool_options)
     tools.checks_versions = tools.codec.foreign is None
@@ -137,7 +139,7 @@ def make_engine(
     With `cold` it reads chunks that are in objects; with `metrics` its calls are counted.
     """
     kind, engine = _plain_engine(url, options)
-    if cold is not None:
+    if cold is not None and kind != "archive":  # whose chunks are in its own file
         _add_cold_tier(engine, cold, cold_cache, cold_cache_bytes)
     if metrics is None or metrics is False:
         return engine

@@ -184,6 +184,7 @@ def test_every_command_says_that_a_store_is_encrypted_and_calls_nothing_damaged(
         "repair": ["t"],
         "sweep": ["--yes"],
         "gc": ["--yes"],
+        "tier": ["status", "--cold", f"file://{tmp_path}/cold"],
     }
     # The doctor tells it as what it found.
     assert "this store is encrypted" in run("doctor", "--url", path, status=1)[0]

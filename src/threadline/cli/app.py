@@ -62,6 +62,7 @@ COMMANDS: dict[str, str] = {
     "monitor": "monitor:monitor",
     "setup": "upkeep:setup",
     "keys": "keys:keys",
+    "tier": "tiering:tier",
     "copy": "copying:copy",
     "export": "archives:export",
     "import": "importing:import_threads",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -75,7 +76,8 @@ class CachedObjects:
                 if len(content) == span[1]:  # of a cut object nothing is kept
                     path = self._path(name, span)
                     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    write_file(path, content + _check(path.name, content), is_durable=False)
+                    draft = path.with_name(f"{path.name}.{secrets.token_hex(6)}")
+                    write_file(path, content + _check(path.name, content), draft, is_durable=False)
                     self._written += len(content)
             if self._written * _BETWEEN_SCANS > self._most:
                 self._make_room()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -39,11 +38,16 @@ class FolderObjects:
 
     async def delete(self, names: Sequence[str]) -> None:
         for name in names:
-            await self._call(lambda name=name: self._guarded(name, (self._path / name).unlink))
+            # An upload that died may have left its draft.
+            for path in (self._draft(name), self._path / name):
+                await self._call(lambda name=name, path=path: self._guarded(name, path.unlink))
 
     def _write(self, name: str, content: bytes) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
-        write_file(self._path / name, content, is_durable=True)
+        write_file(self._path / name, content, self._draft(name), is_durable=True)
+
+    def _draft(self, name: str) -> Path:
+        return self._path / f".{name}.draft"
 
     def _parts(self, name: str, spans: Sequence[Span]) -> list[bytes]:
         with (self._path / name).open("rb") as file:
@@ -73,11 +77,10 @@ def _translated(error: OSError, name: str, where: str) -> ThreadlineError:
     return kind(f"object {name} of {where}: {reason}")
 
 
-def write_file(path: Path, content: bytes, *, is_durable: bool) -> None:
+def write_file(path: Path, content: bytes, draft: Path, *, is_durable: bool) -> None:
     """Write a file that is there whole or not at all; durable also through a power cut."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
-        with draft.open("xb") as file:
+        with draft.open("wb") as file:
             file.write(content)
             if is_durable:
                 file.flush()

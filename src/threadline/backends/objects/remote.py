@@ -19,7 +19,7 @@ from ...ports.objects import Span
 
 __all__ = ["RemoteObjects"]
 
-_PATIENCE: Any = {"connect_timeout": "5s", "timeout": "60s"}
+_PATIENCE: Any = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=60)}
 _RETRY: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
 # The server gave all of the object where a part was asked for: object stores may ignore a range.
 _WHOLE_INSTEAD = re.compile(r"(?i)non-partial|not partial|partial content|content-range")
@@ -43,7 +43,8 @@ class RemoteObjects:
         # Whether the server was seen to ignore ranges: from then on objects are read whole.
         self._gives_whole = False
         try:
-            self._store: Any = from_url(url, client_options=_PATIENCE, retry_config=_RETRY)
+            options: Any = {**_PATIENCE, "allow_http": _allows_http()}
+            self._store: Any = from_url(url, client_options=options, retry_config=_RETRY)
         except Exception as error:
             raise InvalidRequest(f"no cold tier can be opened at {url}: {_reason(error)}") from None
 
@@ -69,7 +70,6 @@ class RemoteObjects:
         return int(found["size"]) if found is not None else None
 
     async def delete(self, names: Sequence[str]) -> None:
-        # One by one: not every server knows the request for many, and some answer it without deleting.
         for name in names:
             await self._call("delete", name)
 
@@ -122,6 +122,15 @@ class RemoteObjects:
             )
 
 
+def _allows_http() -> bool:
+    """Whether the environment names an endpoint without TLS, such as a server on this machine, or allows it."""
+    named = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    if any(os.environ.get(name, "").startswith("http://") for name in named):
+        return True
+    allowed = ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP")
+    return any(os.environ.get(name, "").lower() in ("1", "true") for name in allowed)
+
+
 class _Whole(Exception):
     """The server ignores ranges."""
 
@@ -134,7 +143,7 @@ def _is_behind_the_end(error: Exception) -> bool:
 
 def _reason(error: Exception) -> str:
     """Why, without anything that the server or the configuration said beyond a status and a code."""
-    text, kind = str(error), type(error).__name__
+    text, kind = str(error).partition("Debug source")[0], type(error).__name__
     code = re.search(r"<Code>([A-Za-z]{1,40})</Code>", text)
     status = re.search(r"\b([345]\d\d) [A-Z]", text)
     told = ", ".join(part for part in (status and f"status {status[1]}", code and code[1]) if part)
@@ -145,8 +154,10 @@ def _reason(error: Exception) -> str:
         return f"the server answered {told}"
     if re.search(r"(?i)credential|169\.254\.", text):
         return f"no keys were found: {_KEYS}"
-    if re.search(r"(?i)timed? ?out|operation timed", text):
+    if re.search(r"(?i)tcp connect|dns|refused|reset|closed", text):
+        return "no connection"
+    if re.search(r"(?i)timed out|deadline", text):
         return "no answer in time"
-    if re.search(r"(?i)connect|dns|refused|reset|closed|sending request", text):
+    if re.search(r"(?i)connect|sending request", text):
         return "no connection"
     return f"obstore raised {kind}"

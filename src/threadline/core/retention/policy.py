@@ -83,7 +83,8 @@ class TierPolicy:
     after: Any = "7d"
     # Archived threads go at once.
     archived: bool = True
-    # Chunks of at least so many bytes go once their threads are idle for `large_after`, be it at once.
+    # Chunks of at least so many stored bytes go once their threads are idle for `large_after`, be it at once. A large
+    # value is stored in pieces of up to 64 KiB.
     large_bytes: int | None = None
     large_after: Any = 0
 
@@ -104,4 +105,4 @@ class TierPolicy:
 
 # The named default, by size, age and use. Hot: whatever was put to within a day. Warm: small chunks, until nothing was
 # put to their threads for a week. Cold: large chunks after a day, everything after a week, archived threads at once.
-HOT_WARM_COLD = TierPolicy(after="7d", archived=True, large_bytes=64 * 1024, large_after="1d")
+HOT_WARM_COLD = TierPolicy(after="7d", archived=True, large_bytes=8 * 1024, large_after="1d")
