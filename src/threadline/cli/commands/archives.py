@@ -68,7 +68,7 @@ def export(
     ] = None,
     modules: Modules = None,
 ) -> None:
-    """Write threads to a file, or to the tables of LangGraph's own savers.
+    """Write threads to a file, or to LangGraph's own tables.
 
     The file is opened by `threadline open`, by --url archive:///FILE, and brought into a store by `threadline import`.
     """
@@ -105,7 +105,7 @@ def backup(
     plain: Plain = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write all threads and items of a store to a file, while writers go on.
+    """Write all of a store to a file, while writers go on.
 
     Every checkpoint acknowledged before it began is in it. `threadline restore FILE --to URL` brings it back.
     """

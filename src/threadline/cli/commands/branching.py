@@ -169,7 +169,7 @@ def restore(
     plain: Annotated[bool, typer.Option("--plain", help="Let what was encrypted be stored in plain.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take an archived thread into use again, or with --to bring a backup into a store.
+    """Take an archived thread into use again; with --to, a backup.
 
     A backup that adds to others is restored with them: they lie in the same folder.
     """

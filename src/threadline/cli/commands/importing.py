@@ -48,7 +48,9 @@ def import_threads(
     modules: Modules = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a file of threads, or what LangGraph's own saver and store hold, into a store.
+    """Bring a file, or what LangGraph's saver holds, into a store.
+
+    A file is one of export or backup. Its threads, or those of LangGraph, are copied with their whole history.
 
     LangGraph's databases are those of its savers and stores for SQLite and PostgreSQL; their tables are only read.
     Everything is read back and compared. Run it again to continue after a stop, or to add what is new.
