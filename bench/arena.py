@@ -37,6 +37,7 @@ class Size:
     codec_repeats: int = 15
     history_threads: int = 2_000
     history_steps: int = 100
+    moved_checkpoints: int = 100_000
     many_threads: int = 100_000
     long_thread: int = 10_000
     prune_checkpoints: int = 30_000
@@ -59,6 +60,7 @@ QUICK = Size(
     codec_repeats=7,
     history_threads=100,
     history_steps=50,
+    moved_checkpoints=5_000,
     many_threads=2_000,
     long_thread=2_000,
     prune_checkpoints=3_000,

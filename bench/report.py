@@ -98,6 +98,13 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("history",),
     ),
     (
+        "Moving house",
+        "Ours alone, measured in one round: {moved_checkpoints:,} checkpoints of chats of 100 messages copied from "
+        "SQLite to PostgreSQL, each read back, and told as the time of 1,000 of them; the same again with nothing new; "
+        "the export of one thread of 1,000 steps to a file, and opening that.",
+        ("moving",),
+    ),
+    (
         "The runtime",
         "`threadline.graph` with Threadline's savers beside LangGraph with its own: one node that loops 200 times, 100 "
         "tasks sent side by side and a join, a chain of 50 nodes compiled, a chat of {runtime_turns:,} turns with "
@@ -117,6 +124,13 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "A small put on SQLite that flushes nothing, by the processor's time of one thread: 50 puts at a time, in "
         "turns with savers that have no metrics. The second row is what chance alone makes of two such savers.",
         ("metrics",),
+    ),
+    (
+        "The cold tier",
+        "Threads whose chunks are in objects (docs/tiers.md). The head is read from SeaweedFS on this machine. The "
+        "share in the database is of all stored bytes, after everything was moved: of the long chat, where documents, "
+        "links and small chunks stay, and of 20 files of 1 MB. Puts are measured as with metrics.",
+        ("tiers",),
     ),
     (
         "The page",
@@ -224,6 +238,7 @@ def _told(text: str, size: Size) -> str:
         history_threads=size.history_threads,
         history_steps=size.history_steps,
         history_checkpoints=size.history_threads * size.history_steps,
+        moved_checkpoints=size.moved_checkpoints,
         many_threads=size.many_threads,
         long_thread=size.long_thread,
         prune_checkpoints=size.prune_checkpoints,

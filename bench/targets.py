@@ -327,6 +327,15 @@ def _history_rows(database: str, name: str) -> tuple[Row, ...]:
     )
 
 
+MOVING_ROWS: tuple[Row, ...] = (
+    # 3,000 checkpoints a second.
+    Row(key="moving.copy", title="`copy_to`, SQLite to PostgreSQL, 1,000 checkpoints", peer=None, at_most=1 / 3),
+    Row(key="moving.again", title="the same with nothing new, 1,000 checkpoints", peer=None),
+    Row(key="moving.export", title="`export` of a thread of 1,000 steps", peer=None, at_most=1),
+    Row(key="moving.open", title="opening that file and reading its head", peer=None),
+)
+
+
 RUNTIME_ROWS: tuple[Row, ...] = (
     Row(key="runtime.step", title="a step, no saver", peer=LANGGRAPH, at_least=5),
     Row(key="runtime.step_memory", title="a step, saver in memory", peer=LANGGRAPH, at_least=3),
@@ -389,6 +398,20 @@ METRICS_ROWS: tuple[Row, ...] = (
     Row(key="metrics.off", title="two savers without metrics, share between them", peer=None, unit=Unit.SHARE),
 )
 
+TIER_ROWS: tuple[Row, ...] = (
+    Row(
+        key="tiers.requests",
+        title="requests to read a head of 500 messages from S3",
+        peer=None,
+        unit=Unit.CALLS,
+        at_most=3,
+    ),
+    Row(key="tiers.chat_share", title="in the database, chat", peer=None, unit=Unit.SHARE, at_most=0.10),
+    Row(key="tiers.large_share", title="in the database, large values", peer=None, unit=Unit.SHARE, at_most=0.10),
+    Row(key="tiers.put", title="a small `put` with a cold tier, share more", peer=None, unit=Unit.SHARE, at_most=0.02),
+    Row(key="tiers.put_calls", title="calls more of a `put` with a cold tier", peer=None, unit=Unit.CALLS, at_most=0),
+    Row(key="tiers.get_calls", title="calls more of a hot `get` with a cold tier", peer=None, unit=Unit.CALLS),
+)
 
 CALL_ROWS: tuple[Row, ...] = tuple(
     Row(
@@ -425,9 +448,11 @@ ROWS: tuple[Row, ...] = (
     *SERVER_ROWS,
     *_history_rows("sqlite", "SQLite"),
     *_history_rows("postgres", "PostgreSQL"),
+    *MOVING_ROWS,
     *RUNTIME_ROWS,
     *STORE_ROWS,
     *METRICS_ROWS,
+    *TIER_ROWS,
     *_web_rows("sqlite", "SQLite"),
     *_web_rows("postgres", "PostgreSQL"),
 )

@@ -24,10 +24,11 @@ LAYERS = [
     ["cli", "web", "demo", "testing", "__main__"],
     ["graph", "langgraph", "transfer"],
     ["__init__", "connect", "records"],
-    ["saver", "maintenance", "thread", "store", "cache", "background"],
+    ["saver", "maintenance", "moving", "thread", "store", "cache", "background"],
     ["ops"],
     ["show"],
     ["core", "backends"],
+    ["packs"],
     ["chunks"],
     ["codec"],
     ["ports"],
@@ -36,7 +37,7 @@ LAYERS = [
 HEIGHT = {room: len(LAYERS) - level for level, rooms in enumerate(LAYERS) for room in rooms}
 NEIGHBOURS = [
     {"__init__", "connect", "records"},
-    {"saver", "maintenance", "thread", "store", "cache", "background"},
+    {"saver", "maintenance", "moving", "thread", "store", "cache", "background"},
     {"base", "errors"},
 ]
 # Each exception, with its reason.

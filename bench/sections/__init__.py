@@ -13,11 +13,13 @@ from bench.sections import (
     history,
     longchat,
     memory,
+    moving,
     opening,
     runtime,
     servers,
     short,
     store,
+    tiers,
     web,
 )
 from bench.sections import metrics as metering
@@ -42,9 +44,11 @@ SECTIONS: dict[str, Section] = {
     "mysql": servers.mysql,
     "redis": servers.redis,
     "history": history.history,
+    "moving": moving.moving,
     "runtime": runtime.runtime,
     "store": store.store,
     "metrics": metering.metrics,
+    "tiers": tiers.tiers,
     "web": web.web,
 }
 

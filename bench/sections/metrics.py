@@ -20,10 +20,10 @@ def metrics(arena: Arena) -> Iterator[Reading]:
     """Shares of the processor's time; the second is what chance alone makes of two savers that are alike."""
     places = [arena.directory / f"metrics-{arena.round_number}-{name}.db" for name in ("off", "on", "again")]
     savers = [_saver(place, metrics=place is places[1]) for place in places]
-    off, on, again = (_putting(saver) for saver in savers)
+    off, on, again = (putting(saver) for saver in savers)
     for put in (off, on, again):
-        _seconds(put)
-    turns = [(_seconds(off), _seconds(on), _seconds(again)) for _ in range(TURNS)]
+        seconds_of_puts(put)
+    turns = [(seconds_of_puts(off), seconds_of_puts(on), seconds_of_puts(again)) for _ in range(TURNS)]
     for saver in savers:
         saver.close()
     yield Reading("metrics.put", statistics.median(on / ((off + again) / 2) for off, on, again in turns) - 1)
@@ -35,7 +35,7 @@ def _saver(place: Path, *, metrics: bool) -> Any:
     return threadline.connect(place, synchronous="OFF", metrics=metrics)
 
 
-def _putting(saver: Any) -> Callable[[], None]:
+def putting(saver: Any) -> Callable[[], None]:
     config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     step = 0
 
@@ -57,7 +57,7 @@ def _putting(saver: Any) -> Callable[[], None]:
     return put
 
 
-def _seconds(put: Callable[[], None]) -> float:
+def seconds_of_puts(put: Callable[[], None]) -> float:
     began = thread_time()
     for _ in range(PUTS):
         put()

@@ -24,7 +24,7 @@ from .base.checkpoint import (
 )
 from .codec import KeyRing, Serializer, StoredException, register, register_module
 from .connect import connect
-from .core.retention.policy import Policy
+from .core.retention.policy import Policy, TierPolicy
 from .errors import (
     Closed,
     Conflict,
@@ -85,6 +85,7 @@ __all__ = [
     "StoredException",
     "Thread",
     "ThreadlineError",
+    "TierPolicy",
     "Unavailable",
     "connect",
     "copy_checkpoint",

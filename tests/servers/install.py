@@ -28,7 +28,7 @@ SECONDS = {"update": 60, "install": 240}
 
 def install() -> str:
     """What was done about missing servers, in a line; empty when none is missing."""
-    packages = sorted({KINDS[kind].package for kind in KINDS if missing(kind)})
+    packages = sorted({KINDS[kind].package for kind in KINDS if not KINDS[kind].is_of_python and missing(kind)})
     if not packages:
         return ""
     wanted = " ".join(packages)

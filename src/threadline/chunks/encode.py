@@ -336,11 +336,9 @@ class Encoder:
             if followers is None:
                 followers = {old.pairs[bound - 1]: bound for bound in old.bounds if _is_plain(old.pairs[bound - 1])}
             was = followers.get(pair) if _is_plain(pair) else None
-            while was is not None and (length := continued(old, new, place, at, was)):
-                block = Block(place, was, length)
-                _take_over(new, old, block)
-                blocks.append(block)
-                place, was, at = place + length, was + length, ends[-1]
+            if was is not None:
+                blocks += _continue(new, old, place, was)
+                place, at = len(pairs), ends[-1]
         return blocks
 
 
@@ -351,6 +349,16 @@ def _take_over(new: Sequence, old: Sequence, block: Block) -> None:
     offset = (new.ends[-1] if new.ends else 0) - (old.ends[before - 1] if before else 0)
     own = old.ends[before : before + length]
     new.ends += [end + offset for end in own] if offset else own
+
+
+def _continue(new: Sequence, old: Sequence, place: int, was: int) -> list[Block]:
+    """Take over the runs of an older sequence that follow a place in both, for as long as they are the same."""
+    blocks = []
+    while length := continued(old, new, place, new.ends[-1], was):
+        blocks.append(Block(place, was, length))
+        _take_over(new, old, blocks[-1])
+        place, was = place + length, was + length
+    return blocks
 
 
 def _header(count: int) -> int:

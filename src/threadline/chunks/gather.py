@@ -13,6 +13,7 @@ from ..base.bounded_cache import BoundedCache
 from ..codec.envelope import Envelope
 from ..errors import Corrupt, InvalidRequest, NotFound
 from ..ports.checkpoints import split_links
+from ..ports.objects import why_lost
 from .cutting import INLINE_BYTES, LONGEST_PIECE, MOST_BYTES
 from .digest import Digester, Digesters
 from .pack import Pack, place_in, unpack_pack
@@ -198,16 +199,13 @@ class Gatherer:
         is_sealed, named = self.envelope.ring is not None, digester.item
         for digest, links, form, content in fetched:
             if type(content) is not bytes or type(links) is not bytes:
-                pile.damaged[digest] = "is damaged: it holds no bytes"
+                pile.damaged[digest] = why_lost(content) or "is damaged: it holds no bytes"
                 continue
             if form or is_sealed:
                 try:
                     most = None if digest in nodes else LONGEST_PIECE
-                    if pile.room < 0:
-                        raise Corrupt(f"with what was read before, it becomes {MOST_BYTES:,} bytes of almost none")
                     bound_to = chunk_place(pool, digest) if is_sealed else b""
-                    stored, content = content, self.envelope.unwrap(form, content, bound_to, most)
-                    pile.room += min(0, _LIKELY_RATIO * len(stored) - len(content))
+                    content = self._unwrapped(pile, form, content, bound_to, most)
                 except NotFound as locked:
                     pile.damaged[digest] = "cannot be opened"
                     pile.locked[digest] = str(locked)
@@ -235,6 +233,13 @@ class Gatherer:
         if len(fetched) < len(wanted):
             for digest in wanted.difference([row[0] for row in fetched]):
                 pile.damaged[digest] = "is missing"
+
+    def _unwrapped(self, pile: Pile, form: int, stored: bytes, bound_to: bytes, most: int | None) -> bytes:
+        if pile.room < 0:
+            raise Corrupt(f"with what was read before, it becomes {MOST_BYTES:,} bytes of almost none")
+        content = self.envelope.unwrap(form, stored, bound_to, most)
+        pile.room += min(0, _LIKELY_RATIO * len(stored) - len(content))
+        return content
 
     def _keep_node(self, pile: Pile, digest: bytes, links: bytes, content: bytes, kind: int) -> None:
         held: Node | Tree

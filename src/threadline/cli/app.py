@@ -62,7 +62,12 @@ COMMANDS: dict[str, str] = {
     "monitor": "monitor:monitor",
     "setup": "upkeep:setup",
     "keys": "keys:keys",
+    "tier": "tiering:tier",
+    "copy": "copying:copy",
+    "export": "archives:export",
     "import": "importing:import_threads",
+    "backup": "archives:backup",
+    "open": "archives:open_file",
     "web": "web:web",
     "demo": "app:demo",
 }

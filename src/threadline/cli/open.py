@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,7 +21,17 @@ from ..errors import InvalidRequest, NotFound
 from ..ports.engine import Engine
 from ..saver import Saver
 
-__all__ = ["KEY_FILE", "Modules", "Store", "given_keys", "import_modules", "open_store", "require_file"]
+__all__ = [
+    "COLD",
+    "KEY_FILE",
+    "Modules",
+    "Store",
+    "given_keys",
+    "import_modules",
+    "keys_from",
+    "open_store",
+    "require_file",
+]
 
 Modules = Annotated[
     list[str] | None,
@@ -35,6 +45,9 @@ Modules = Annotated[
 
 # The path that --key-file gave to the command that runs.
 KEY_FILE: ContextVar[str | None] = ContextVar("KEY_FILE", default=None)
+# The place that --cold gave to the command that runs; else the environment names that of the store.
+COLD: ContextVar[str | None] = ContextVar("COLD", default=None)
+_COLD = "THREADLINE_COLD"
 _KEYS = "THREADLINE_KEYS"
 _LANGGRAPHS = "LANGGRAPH_AES_KEY"
 
@@ -62,10 +75,13 @@ def import_modules(modules: Sequence[str] | None) -> None:
 def open_store(url: str, *, read_only: bool = False, structural: bool = True) -> Iterator[Store]:
     """A store that must be there. Values are read as structures, unless they are to be written again.
 
-    An encrypted store is opened with the keys of --key-file or THREADLINE_KEYS, or with LANGGRAPH_AES_KEY.
+    An encrypted store is opened with the keys of --key-file or THREADLINE_KEYS, or with LANGGRAPH_AES_KEY. A store with
+    a cold tier is opened with that of --cold or THREADLINE_COLD.
     """
     require_file(url)
-    engine = make_engine(url, read_only=True) if read_only else make_engine(url, setup=False)
+    cold = COLD.get() or os.environ.get(_COLD)
+    how: dict[str, Any] = {"read_only": True} if read_only else {"setup": False}
+    engine = make_engine(url, **how, cold=cold or None)
     try:
         serde = Serializer(codec=StructuralCodec()) if structural else None
         tools = make_tools(engine, serde=serde, encryption=_keys_of(engine, read_only))
@@ -85,14 +101,19 @@ def given_keys() -> KeyRing | None:
     """The keys of --key-file, or else those of THREADLINE_KEYS; None where neither is given."""
     path = KEY_FILE.get()
     if path is not None:
-        try:
-            with open(path, encoding="utf-8") as file:
-                return KeyRing.from_text(file.read(), f"the key file {path}")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
-            raise InvalidRequest(f"the key file {path} cannot be read: {reason}") from None
+        return keys_from(path)
     text = os.environ.get(_KEYS)
     return KeyRing.from_text(text, _KEYS) if text else None
+
+
+def keys_from(path: str) -> KeyRing:
+    """The keys in a file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return KeyRing.from_text(file.read(), f"the key file {path}")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidRequest(f"the key file {path} cannot be read: {reason}") from None
 
 
 def _keys_of(engine: Engine, read_only: bool) -> KeyRing | None:

@@ -241,16 +241,14 @@ class Codec:
 
     def decode_states(self, heads: list[bytes], bodies: list[bytes]) -> list[Any]:
         """The values whose states stand side by side in `bodies`, each with its type header; empty: it is the value."""
-        if self._generation != registry.generation:
-            self._forget()
+        self.refresh()
         builders, names, own = self._builders, set(heads), {}
         joined = b"".join((array_header(len(heads)), *bodies))
         try:
-            for head in names:
-                if head:
-                    if head[0] + 1 != len(head) or head[1:] == GROUP:
-                        raise Corrupt("a pack has a damaged type header")
-                    own[head] = builders.get(head[1:]) or self._builder_for(head[1:])
+            for head in filter(None, names):
+                if head[0] + 1 != len(head) or head[1:] == GROUP:
+                    raise Corrupt("a pack has a damaged type header")
+                own[head] = builders.get(head[1:]) or self._builder_for(head[1:])
             if has_little_stack():
                 check_depth(joined)
             unpacked = unpackb(joined, ext_hook=self._checked)

@@ -173,7 +173,6 @@ def _model_build(cls: Any, fields: Any) -> tuple[Callable[..., Any], Callable[..
         if not is_simple or not _are_whole(states, names):
             return [build(state, chosen) for state in states]
         models = list(map(_new, repeat(cls, len(states))))
-        # Loops without a step in Python.
         deque(map(set_dict, models, states), 0)
         deque(map(set_chosen, models, map(set, repeat(chosen))), 0)
         deque(map(set_extra, models, map(dict, repeat(())) if has_extra else repeat(None)), 0)

@@ -26,7 +26,8 @@ from ..chunks.unchanged import Sequence as EncodedSequence
 from ..codec.codec import Codec
 from ..codec.envelope import Envelope
 from ..codec.seal import Ring
-from ..errors import Corrupt, InvalidRequest
+from ..errors import Corrupt, InvalidRequest, Unavailable
+from ..packs.cold import is_cold, read_reference
 from ..ports.checkpoints import Asking, Backend, CheckpointKeys, Found, Query, ThreadRow, Witness, WriteRow
 from ..ports.engine import Operation
 from ..ports.records import Record, RecordSpace, Scan
@@ -119,7 +120,9 @@ class Context:
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         found = await self.backend.chunks(pool, digests)
         if not _UNSEALED.issuperset(forms := list(map(_form_of_chunk, found))):
-            await self._learn_forms(forms)
+            if any(map(is_cold, forms)):
+                raise _out_of_reach(found)
+            await self.tools.learn_keys(self.backend, forms)
         return found
 
     async def read_records(self, space: RecordSpace, names: Sequence[bytes]) -> list[Record | None]:
@@ -140,6 +143,15 @@ class Context:
     async def _learn_forms(self, forms: list[int]) -> None:
         if any(forms):
             await self.tools.learn_keys(self.backend, forms)
+
+
+def _out_of_reach(found: Sequence[tuple[bytes, bytes, int, bytes]]) -> Unavailable:
+    """Some chunks are in objects, and no layer below reads those."""
+    data = next(data for _, _, form, data in found if is_cold(form))
+    return Unavailable(
+        f"the value is in the cold tier (object {read_reference(data).object_name}), and this store was opened without "
+        f"it: open it with cold='s3://bucket/prefix', or as THREADLINE_COLD has it for commands"
+    )
 
 
 # Rows are read through a context where they are to be opened, and from the backend where that does not matter.
@@ -187,6 +199,8 @@ class ToolOptions:
     # The policy of a sweep that is given none, and after how many seconds an idle thread expires.
     retention: Policy | None = None
     ttl: float | None = None
+    # After which time chunks of an idle thread go to the cold tier, or by which rules: a sweeper carries it out.
+    cold_after: Any = None
 
 
 class Tools:

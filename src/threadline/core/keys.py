@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import ormsgpack
 
 from ..chunks.gather import chunk_place
-from ..errors import InvalidRequest
+from ..errors import Corrupt, InvalidRequest
+from ..packs.cold import hot_form
 from ..ports.checkpoints import ChunkRow, Query, ThreadRow
+from ..ports.objects import why_lost
 from ..ports.rules import HIDDEN, TRASH, is_hidden, kind_of
 from .context import Context
 from .history.branch import resealed, resealed_write
@@ -48,7 +50,7 @@ async def key_uses(store: Context) -> list[KeyUse]:
     rows: dict[int, int] = defaultdict(int)
     for forms in (await store.backend.forms(), await store.backend.record_forms()):
         for form, count in forms.items():
-            rows[form >> 1] += count
+            rows[hot_form(form) >> 1] += count
     for prefix in ("", HIDDEN):
         async for thread in each_thread(store, prefix):
             rows[form_of_thread(thread) >> 1] += 1 if thread.metadata else 0
@@ -60,7 +62,8 @@ async def key_uses(store: Context) -> list[KeyUse]:
 
 async def keys_in_use(store: Context) -> set[str]:
     """The ids of the keys that some stored bytes, quarantined ones too, are sealed under; others may leave the ring."""
-    numbers = {form >> 1 for form in await store.backend.forms()} | {await store.tools.digest_key_number(store.backend)}
+    numbers = {hot_form(form) >> 1 for form in await store.backend.forms()}
+    numbers.add(await store.tools.digest_key_number(store.backend))
     numbers |= {form >> 1 for form in await store.backend.record_forms()}
     for prefix in ("", HIDDEN):
         async for thread in each_thread(store, prefix):
@@ -162,6 +165,8 @@ async def _rotate_chunks(store: Context, pool: int, current: int) -> int:
         pairs = []
         for digest, links, form, data in await store.chunks(pool, digests):
             if form >> 1 != current:
+                if why := why_lost(data):
+                    raise Corrupt(f"the chunk {digest.hex()} {why}: it cannot be sealed anew")
                 place = chunk_place(pool, digest)
                 anew = store.tools.envelope.wrap(store.tools.envelope.unwrap(form, data, place), place)
                 pairs.append((ChunkRow(digest, links, form, data), ChunkRow(digest, links, *anew)))

@@ -23,6 +23,7 @@ __all__ = [
     "Tag",
     "change_words",
     "create",
+    "encoded_metadata",
     "forget_checkpoint",
     "living",
     "marks_of",
@@ -34,6 +35,8 @@ __all__ = [
     "set_status",
     "tag",
     "tags_of",
+    "tags_text",
+    "thread_place",
     "unpin",
     "untag",
     "went_on",
@@ -85,6 +88,11 @@ def marks_of(row: ThreadRow, key: CheckpointKey) -> str:
     return _packed([mark for mark in tags_of(row) if mark.key == key])
 
 
+def tags_text(row: ThreadRow, keeps: Callable[[CheckpointKey], bool]) -> str:
+    """The tags, pins and notes of a thread, as its row has them, of those checkpoints that are kept."""
+    return _packed([mark for mark in _marks(row) if keeps(mark.key)])
+
+
 def metadata_of(tools: Tools, row: ThreadRow) -> dict[str, Any]:
     """The metadata that callers gave a thread."""
     if not row.metadata:
@@ -108,13 +116,18 @@ def _unwrapped(tools: Tools, packed: bytes, thread_id: str) -> bytes:
             raise TypeError("it is not stored as a form and bytes")
     except (ValueError, TypeError) as error:
         raise Corrupt(f"the metadata of thread {thread_id!r} is damaged ({error})") from None
-    return tools.envelope.unwrap_row(form, stored, _place(thread_id))
+    return tools.envelope.unwrap_row(form, stored, thread_place(thread_id))
+
+
+def encoded_metadata(tools: Tools, row: ThreadRow) -> bytes:
+    """The metadata of a thread as it is encoded; empty without any."""
+    return _unwrapped(tools, row.metadata, row.thread_id) if row.metadata else b""
 
 
 def resealed_words(tools: Tools, metadata: bytes, thread_id: str) -> bytes:
     """The metadata of a thread, sealed under the current key."""
     content = _unwrapped(tools, metadata, thread_id)
-    return ormsgpack.packb(list(tools.envelope.wrap_row(content, _place(thread_id))))
+    return ormsgpack.packb(list(tools.envelope.wrap_row(content, thread_place(thread_id))))
 
 
 async def rewrap_words(store: Context, thread_id: str) -> int:
@@ -135,7 +148,7 @@ async def create(store: Context, thread_id: str, metadata: Mapping[str, Any] | N
         raise InvalidRequest(f"metadata is a dict, not {type(metadata).__name__}")
     if metadata is not None:
         content = store.tools.codec.encode_natively(dict(metadata), "metadata")
-        stored = ormsgpack.packb(list(store.tools.envelope.wrap_row(content, _place(thread_id))))
+        stored = ormsgpack.packb(list(store.tools.envelope.wrap_row(content, thread_place(thread_id))))
     row = await store.backend.thread(thread_id)
     if row is None or row.status == "deleted":
         await store.backend.apply([Change(thread_id=thread_id, now=now)])
@@ -231,6 +244,6 @@ def _packed(marks: list[Tag]) -> str:
     return json.dumps([[mark.name, *mark.key] for mark in marks], separators=(",", ":"))
 
 
-def _place(thread_id: str) -> bytes:
+def thread_place(thread_id: str) -> bytes:
     """The bytes that the seal of a thread's metadata is bound to."""
     return b"thread:" + thread_id.encode()

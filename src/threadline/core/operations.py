@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .standing import standing
     from .stats import failed_probe, probe, take_stats, weigh_named
     from .threads import Asked, Listing, count_threads, describe, heads
+    from .tiering.running import plan_tier, restore_tier, run_tier, tier_status
     from .updates import put_update
     from .usage import shares
 
@@ -63,6 +64,7 @@ _NAMES = {
     "standing": "standing",
     "stats": "failed_probe probe take_stats weigh_named",
     "threads": "Asked Listing count_threads describe heads",
+    "tiering.running": "plan_tier restore_tier run_tier tier_status",
     "updates": "put_update",
     "usage": "shares",
 }

@@ -16,6 +16,7 @@ __all__ = [
     "ChunkWeights",
     "ancestors",
     "checkpoint_pages",
+    "chunk_pages",
     "chunk_weights",
     "digest_pages",
     "each_found",
@@ -83,12 +84,18 @@ async def digest_pages(backend: Backend, pool: int, limit: int = _CHUNKS_PAGE) -
         yield page
 
 
+async def chunk_pages(backend: Backend, pool: int) -> AsyncIterator[list[tuple[bytes, bytes, int, int]]]:
+    """Digest, links, form and stored size of every chunk of a pool."""
+    pages = _pages(lambda after, size: backend.chunk_sizes(pool, after, size), b"", lambda one: one[0], _CHUNKS_PAGE)
+    async for page in pages:
+        yield page
+
+
 async def chunk_weights(backend: Backend, pool: int) -> ChunkWeights:
     """Links and stored size of every chunk of a pool."""
     weights = ChunkWeights()
-    pages = _pages(lambda after, size: backend.chunk_sizes(pool, after, size), b"", lambda one: one[0], _CHUNKS_PAGE)
-    async for page in pages:
-        weights.update({digest: (links, size) for digest, links, size in page})
+    async for page in chunk_pages(backend, pool):
+        weights.update({digest: (links, size) for digest, links, _, size in page})
     return weights
 
 

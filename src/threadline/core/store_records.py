@@ -14,7 +14,7 @@ from ..ports.checkpoints import Backend
 from ..ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
 from .attempts import ATTEMPTS, gave_up
 
-__all__ = ["KEYS", "change_record", "read_record", "record_names", "swap_record"]
+__all__ = ["KEYS", "change_record", "read_record", "read_records_of", "record_names", "swap_record"]
 
 # The record of a store's keys: their ids, the number of the key that seals the digest key, and that key, sealed.
 KEYS = "keys"
@@ -38,6 +38,16 @@ async def record_names(backend: Backend, prefix: str) -> list[str]:
         names += [":".join(split_name(record.name)) for record in page]
         after = page[-1].name
     return sorted(name for name in names if name.startswith(prefix))
+
+
+async def read_records_of(backend: Backend, kind: str) -> dict[str, bytes]:
+    """The records whose names begin with a kind such as `cold:`, by the rest of their names."""
+    found: dict[str, bytes] = {}
+    below, after = pack_name((kind.removesuffix(":"),)), b""
+    while page := await backend.scan_records(META, Scan(prefix=below, after=after, limit=_PAGE)):
+        found.update({split_name(record.name)[-1]: record.value for record in page})
+        after = page[-1].name
+    return found
 
 
 async def swap_record(backend: Backend, name: str, before: bytes | None, after: bytes | None) -> bool:

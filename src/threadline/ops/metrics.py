@@ -23,7 +23,7 @@ def metered(engine: Any, metrics: Any, system: str) -> Engine:
     """
     meter = _meter_of(metrics)
     engine.meter = meter
-    engine.add_layer(lambda backend: MeteredLayer(backend, meter, system))
+    engine.add_layer(lambda backend, _: MeteredLayer(backend, meter, system))
     _count_damage(engine, meter)
     watch = getattr(engine, "watch", None)
     if watch is not None:

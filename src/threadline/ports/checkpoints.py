@@ -456,8 +456,8 @@ class Upkeep(Protocol):
         """Figures over the whole store."""
 
     @reads()
-    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int]]:
-        """Digest, links and stored size of a pool's chunks, keyset paged."""
+    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
+        """Digest, links, form and stored size of a pool's chunks, keyset paged; reads none of their bytes."""
 
     @reads(is_long=True)
     async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:

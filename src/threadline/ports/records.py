@@ -8,6 +8,7 @@ segment: `("users", "7", "", "likes")` is in the group `("users", "7")`, and lie
 Promises every backend keeps, and the contract suite checks:
   - `write_records` is atomic and durable when it returns. A condition that does not hold refuses all of its changes.
   - A put keeps the time of creation of a record that is there, and raises its version by one; the first version is 1.
+    A record that is brought over from another store begins with the version it had there (`first_version`).
   - A record that has expired is in no answer that names a time (`now`), whether it was swept or not.
   - The same `write_records` again, after an answer that never came, is harmless: a condition also holds where the
     record is already what the change would make of it.
@@ -36,6 +37,7 @@ __all__ = [
     "Scan",
     "WithoutVectors",
     "end_of_prefix",
+    "first_version",
     "group_of",
     "newest",
     "pack_name",
@@ -73,13 +75,21 @@ class Record(NamedTuple):
 
 
 class RecordChange(NamedTuple):
-    """A record to put (`version` is the backend's to set, `created` where it is new), or with None one to delete."""
+    """A record to put (`version` is the backend's to set, `created` where it is new), or with None one to delete.
+
+    Under `ABSENT`, a record that names a version has just that one: it was brought over from another store.
+    """
 
     space: RecordSpace
     name: bytes
     record: Record | None
     # The version that must be there, ABSENT for none; with None the change holds whatever is there.
     if_version: int | None = None
+
+
+def first_version(record: Record) -> int:
+    """The version that a record has which is put where it must not be there (`ABSENT`)."""
+    return record.version or 1
 
 
 class Scan(NamedTuple):

@@ -8,10 +8,12 @@ from typing import Any
 from ...ports.checkpoints import Backend
 from ...ports.marks import Mark, marks_of
 
-__all__ = ["Call", "Layer", "MARKS"]
+__all__ = ["Call", "Layer", "Layering", "MARKS"]
 
 Call = Callable[..., Coroutine[Any, Any, Any]]
 MARKS = marks_of(Backend)
+# Makes a layer over a backend, for the sync half (False) or for an event loop (True).
+Layering = Callable[[Any, bool], Any]
 
 
 class Layer:
@@ -22,6 +24,8 @@ class Layer:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+        # The cold tier below, where there is one (ports/objects.py).
+        self.tier: Any = getattr(inner, "tier", None)
         for name, mark in MARKS.items():
             if name not in vars(type(self)):
                 setattr(self, name, self.wrapped(name, mark, getattr(inner, name)))

@@ -23,7 +23,9 @@ T = TypeVar("T")
 class ViewEngine:
     """Another engine, seen through a layer; closing the view leaves the engine open."""
 
-    def __init__(self, inner: Engine, layer: Callable[[Backend], Any]) -> None:
+    def __init__(self, inner: Engine, layer: Callable[[Backend], Any], *, is_part: bool = False) -> None:
+        # Whether some threads are seen and no others; items belong to none of them.
+        self.is_part: bool = is_part or getattr(inner, "is_part", False)
         self.url = inner.url
         self.opens_inline = inner.opens_inline
         self.is_in_memory = inner.is_in_memory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...base.drive import run_now
@@ -10,6 +9,7 @@ from ...errors import Closed
 from ...ports.checkpoints import Backend
 from ...ports.engine import Operation
 from ...ports.records import RecordSpace
+from ..layers.layer import Layering
 from ..layers.read_only import ReadOnlyLayer
 from .backend import MemoryBackend
 
@@ -27,6 +27,8 @@ class MemoryEngine:
     def __init__(self, backend: Any = None, url: str = "memory://") -> None:
         self.url = url
         self._held: Backend | None = backend or MemoryBackend()
+        # The same, as an event loop sees it: a layer may wait there for something else.
+        self._on_loop: Any = self._held
         # The records themselves, for callers that need not wait; None where a layer is between, and once closed.
         bare = self._held if isinstance(self._held, MemoryBackend) else None
         self.held_items = bare.held(RecordSpace.ITEM) if bare is not None else None
@@ -38,18 +40,22 @@ class MemoryEngine:
             raise Closed("this saver was closed; open a new one with threadline.connect()")
         return self._held
 
-    def add_layer(self, layer: Callable[[Any], Any]) -> None:
+    @property
+    def _loop_backend(self) -> Backend:
+        return self._on_loop if self._held is not None else self._backend
+
+    def add_layer(self, layer: Layering) -> None:
         """See the backend through one more layer; to be called before the first use."""
-        self._held = layer(self._backend)
+        self._held, self._on_loop = layer(self._backend, False), layer(self._on_loop, True)
 
     def run(self, operation: Operation[T]) -> T:
         return run_now(operation(self._held or self._backend))
 
     async def arun(self, operation: Operation[T]) -> T:
-        return await operation(self._backend)
+        return await operation(self._loop_backend)
 
     async def awrite(self, operation: Operation[T]) -> T:
-        return await operation(self._backend)
+        return await operation(self._loop_backend)
 
     def close(self) -> None:
         self._held = self.held_items = self.held_entries = None

@@ -17,6 +17,7 @@ from ...ports.records import (
     Scan,
     WithoutVectors,
     end_of_prefix,
+    first_version,
     group_of,
     newest,
 )
@@ -54,9 +55,10 @@ class MemoryRecords(WithoutVectors):
                     if refused is not None:
                         return refused
                     break
-            for position, (space, name, record, _) in enumerate(changes):
+            for position, (space, name, record, expected) in enumerate(changes):
                 if position not in made:
-                    self._spaces[space].make(name, record)
+                    first = first_version(record) if record is not None and expected == ABSENT else 1
+                    self._spaces[space].make(name, record, first)
         return None
 
     async def touch_records(self, space: RecordSpace, names: Sequence[bytes], expires: float | None) -> None:
@@ -162,15 +164,15 @@ class _Space:
         self.records: dict[bytes, Record] = {}
         self.names: list[bytes] = []
 
-    def make(self, name: bytes, record: Record | None) -> None:
-        """Put a record, or with None delete it."""
+    def make(self, name: bytes, record: Record | None, first: int = 1) -> None:
+        """Put a record, which begins with a version where it is new, or with None delete it."""
         before = self.records.get(name)
         if record is None:
             if before is not None:
                 self.drop([name])
         elif before is None:
             insort(self.names, name)
-            self.records[name] = _new(Record, (*record[:7], 1))
+            self.records[name] = _new(Record, (*record[:7], first))
         else:
             _, form, value, searchable, _, updated, expires, _ = record
             self.records[name] = _new(
@@ -221,7 +223,8 @@ def _first_refused(spaces: dict[RecordSpace, _Space], changes: Sequence[RecordCh
                 return position
             made.add(position)
         else:
-            after[space, name] = record._replace(version=version + 1) if record is not None else None
+            becomes = first_version(record) if record is not None and expected == ABSENT else version + 1
+            after[space, name] = record._replace(version=becomes) if record is not None else None
     return None
 
 
@@ -229,4 +232,5 @@ def _is_made(there: Record | None, record: Record | None, expected: int) -> bool
     """Whether this very change was made before, and its answer lost."""
     if there is None or record is None:
         return there is None and record is None
-    return there.version == expected + 1 and (there.form, there.value) == (record.form, record.value)
+    becomes = first_version(record) if expected == ABSENT else expected + 1
+    return there.version == becomes and (there.form, there.value) == (record.form, record.value)

@@ -80,9 +80,9 @@ class MemorySurvey:
                 busiest=sorted(busy.items(), key=lambda pair: (-pair[1], pair[0]))[:10],
             )
 
-    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int]]:
+    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
         held = self._chunks.get(pool, {})
-        return [(d, held[d][0], len(held[d][2])) for d in await self.pool_digests(pool, after, limit)]
+        return [(d, *held[d][:2], len(held[d][2])) for d in await self.pool_digests(pool, after, limit)]
 
     async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
         with self._lock:

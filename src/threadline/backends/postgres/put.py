@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...ports.checkpoints import Change
+from ...ports.checkpoints import Change, CheckpointRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, lease_key
 from ..sql.statements import CHECKPOINT_COLUMNS, THREAD_COLUMNS, WRITE_COLUMNS, Statements
-from .binary import BytesArray, TextsArray, WholesArray
+from .binary import BytesArray, RealsArray, TextsArray, WholesArray
 from .schema import SERVER_BORN
 from .wire import Statement
 
@@ -36,7 +36,11 @@ _CHECKPOINT_TYPES = (
 _WRITE_TYPES = ("text", "text", "text", "bigint", "text", "text", "bytea", "bigint", "bytea")
 _CHUNK_COLUMNS = "digest, links, form, data"
 _CHUNK_TYPES = ("bytea", "bytea", "bigint", "bytea")
-_ARRAYS: dict[str, type[list[Any]]] = {"text": TextsArray, "bigint": WholesArray, "bytea": BytesArray}
+_ARRAYS: dict[str, type[list[Any]]] = {
+    "text": TextsArray, "bigint": WholesArray, "bytea": BytesArray, "float8": RealsArray
+}  # fmt: skip
+# In an array, JSON is text until the statement casts it.
+_CHECKPOINT_ARRAYS = tuple(kind.partition("::")[0] for kind in _CHECKPOINT_TYPES)
 # Where a write's columns stand in the row of a checkpoint; the rest is empty.
 _WRITE_IN_FOUND = (
     ("", "bigint"), ("", "bigint"), ("task_id", "text"), ("task_path", "text"), ("links", "bytea"), ("form", "integer"),
@@ -85,7 +89,8 @@ class Usual(NamedTuple):
 def usual(change: Change, server_born: float, *, may_touch: bool) -> Usual | None:
     """A change as one statement; None for one that needs several."""
     if (
-        len(change.checkpoints) > 1 or len(change.witnesses) > _MOST_WITNESSES
+        len(change.witnesses) > _MOST_WITNESSES
+        or (len(change.checkpoints) > 1 and (change.stamp is None or change.head is not None))
         or change.firsts or change.joins is not None or change.founded is not None
     ):  # fmt: skip
         return None
@@ -118,8 +123,7 @@ def usual(change: Change, server_born: float, *, may_touch: bool) -> Usual | Non
         values.append(change.now)
     chunks = _added(values, sorted(change.chunks), _CHUNK_TYPES) if change.chunks else 0
     moved = _added(values, sorted(change.moved), _CHUNK_TYPES) if change.moved else 0
-    for row in change.checkpoints:
-        values += row
+    checkpoints = _put(values, change.checkpoints)
     adds = replaces = 0
     if change.writes:
         adds = _added(values, sorted([write[:-1] for write in change.writes if not write.replaces]), _WRITE_TYPES)
@@ -128,7 +132,7 @@ def usual(change: Change, server_born: float, *, may_touch: bool) -> Usual | Non
         replaces = _added(values, sorted(last.values()), _WRITE_TYPES) if last else 0
     shape = _Shape(
         begins, stamp is not None, len(change.witnesses), change.lease is not None, is_headed, noting,
-        chunks, moved, len(change.checkpoints), adds, replaces,
+        chunks, moved, checkpoints, adds, replaces,
     )  # fmt: skip
     return Usual(shape, values)
 
@@ -139,6 +143,18 @@ def _head_of(change: Change) -> tuple[str, str | None, str | None]:
     namespace, expected = change.head
     own = next((row.id for row in change.checkpoints if row.namespace == namespace), expected)
     return namespace, expected, own
+
+
+def _put(values: list[Any], rows: Sequence[CheckpointRow]) -> int:
+    """Add the values of checkpoints: of one as they are, of more as arrays. Returns how many the statement takes."""
+    if len(rows) <= 1:
+        for row in rows:
+            values += row
+        return len(rows)
+    # Of two under one key the later counts; one statement cannot replace a row twice.
+    last = sorted({row.key: row for row in rows}.values(), key=lambda row: row.key)
+    values += [_ARRAYS[kind](column) for kind, column in zip(_CHECKPOINT_ARRAYS, zip(*last, strict=True), strict=True)]
+    return _MOST_SINGLE + 1
 
 
 def _added(values: list[Any], rows: Sequence[Sequence[Any]], types: Sequence[str]) -> int:
@@ -226,12 +242,7 @@ class PutStatements:
                     f"INSERT INTO {sql.k} (pool, {_CHUNK_COLUMNS}) SELECT live.pool, n.* FROM {rows} {conflict}"
                 )
         if shape.checkpoints:
-            conflict = replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
-            marks = ", ".join(map(mark, _CHECKPOINT_TYPES))
-            parts.append(
-                f"INSERT INTO {sql.c} (pool, thread, {CHECKPOINT_COLUMNS}) SELECT live.pool, live.serial, {marks} "
-                f"FROM live {conflict}"
-            )
+            parts.append(self._checkpoints_put(shape.checkpoints, mark))
         key = "pool, thread, namespace, checkpoint_id, task_id, idx"
         for count, conflict in (
             (shape.adds, "ON CONFLICT DO NOTHING"), (shape.replaces, replacing(WRITE_COLUMNS, key))
@@ -245,6 +256,15 @@ class PutStatements:
         named = [f"part{number} AS ({part})" for number, part in enumerate(reversed(parts))]
         given = "" if shape.is_stamped and not shape.noting else "pool, epoch, active "
         return Statement(f"WITH {', '.join([f'live AS MATERIALIZED ({live})', *named])} SELECT {given}FROM live")
+
+    def _checkpoints_put(self, count: int, mark: _Marks) -> str:
+        """The insert of one checkpoint, or of many."""
+        conflict = replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
+        into = f"INSERT INTO {self._sql.c} (pool, thread, {CHECKPOINT_COLUMNS}) SELECT live.pool, live.serial"
+        if count == 1:
+            return f"{into}, {', '.join(map(mark, _CHECKPOINT_TYPES))} FROM live {conflict}"
+        given = CHECKPOINT_COLUMNS.replace("searchable", "searchable::jsonb")
+        return f"{into}, {given} FROM {_rows(mark, count, CHECKPOINT_COLUMNS, _CHECKPOINT_ARRAYS)} {conflict}"
 
     def _begun(self, shape: _Shape, mark: _Marks) -> str:
         """A thread that is made, unless there is one of that id."""

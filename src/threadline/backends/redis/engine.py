@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 from ...base.drive import BlockingClock, Clock, LoopClock
 from ...errors import InvalidRequest
 from ..layers.first_use import FirstUse, FirstUseLayer
-from ..layers.layer import MARKS
+from ..layers.layer import MARKS, Layering
 from ..layers.read_only import ReadOnlyLayer
 from ..layers.retry import RetryLayer, retry_policy
 from ..lending import PoolFigures
@@ -54,8 +53,8 @@ class RedisEngine(ServerEngine):
         self._may_create = setup is not False and not read_only
         self._read_only = read_only
         self._first_use = FirstUse()
-        # Every half is seen through it; nothing unless `add_layer` was called.
-        self._layer: Callable[[Any], Any] = lambda ports: ports
+        # Every half is seen through them, the last one outermost.
+        self._layers: list[Layering] = []
         # The pools in which living threads were last seen, for all halves.
         self._pools: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -87,8 +86,8 @@ class RedisEngine(ServerEngine):
         """The half of the running event loop."""
         return self._loops.here()
 
-    def add_layer(self, layer: Callable[[Any], Any]) -> None:
-        self._layer = layer
+    def add_layer(self, layer: Layering) -> None:
+        self._layers.append(layer)
 
     def connections(self) -> dict[str, PoolFigures]:
         half = self._blocking
@@ -122,9 +121,9 @@ class RedisEngine(ServerEngine):
 
     def _make_loop_half(self) -> Half:
         make = partial(self._target.loop_client, self.identity)
-        return self._half(make, self._target.loop_turns(), LoopClock())
+        return self._half(make, self._target.loop_turns(), LoopClock(), is_of_loop=True)
 
-    def _half(self, make: Any, turns: Any, clock: Clock) -> Half:
+    def _half(self, make: Any, turns: Any, clock: Clock, *, is_of_loop: bool = False) -> Half:
         link = Link(make, self.identity, turns, is_cluster=self._target.is_cluster, where=self.url)
         opening = partial(self._open, link)
         directory = Directory(link, self._keys, self._pools, opening)
@@ -132,7 +131,10 @@ class RedisEngine(ServerEngine):
         writer = RedisBackend(link, self._keys, directory, reader, scans, clock=clock, ttl=self._ttl)
         ports: Any = _Ports(reader, scans, writer, RedisRecords(link, self._keys, directory))
         ports = RetryLayer(FirstUseLayer(ports, self._first_use, opening), self._policy, clock, self.note_retry)
-        return Half(link, directory, self._layer(ReadOnlyLayer(ports) if self._read_only else ports))
+        ports = ReadOnlyLayer(ports) if self._read_only else ports
+        for layer in self._layers:
+            ports = layer(ports, is_of_loop)
+        return Half(link, directory, ports)
 
     async def _open(self, link: Link, is_setup: bool = False) -> None:
         """Check the store, and create it where that is wanted."""

@@ -10,7 +10,18 @@ from typing import Any
 
 import ormsgpack
 
-from ...ports.records import Record, RecordChange, RecordSpace, Scan, WithoutVectors, end_of_prefix, group_of, newest
+from ...ports.records import (
+    ABSENT,
+    Record,
+    RecordChange,
+    RecordSpace,
+    Scan,
+    WithoutVectors,
+    end_of_prefix,
+    first_version,
+    group_of,
+    newest,
+)
 from .directory import Directory
 from .keys import Keys
 from .wire import Link
@@ -52,7 +63,7 @@ class RedisRecords(WithoutVectors):
                     b"%d" % space,
                     name,
                     condition,
-                    b"1",
+                    b"%d" % (first_version(record) if expected == ABSENT else 1),
                     repr(record.created),
                     _time(record.expires),
                     _packed(record),

@@ -47,9 +47,9 @@ class RedisScans:
         digests = await self._link.command("HKEYS", self._keys.of(pool, "chunks"))
         return sorted(digest for digest in digests if digest > after)[:limit]
 
-    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int]]:
-        digests = await self.pool_digests(pool, after, limit)
-        return [(digest, links, size) for digest, links, _, size in await self._chunk_heads(pool, digests)]
+    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
+        heads = await self._chunk_heads(pool, await self.pool_digests(pool, after, limit))
+        return [(digest, links, int(form), size) for digest, links, form, size in heads]
 
     async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
         return [(head[1], head[2]) async for head in self._heads(_ROWS, pool)]

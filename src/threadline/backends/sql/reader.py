@@ -325,7 +325,7 @@ class SqlReader:
 
         return await self.database.read(work)
 
-    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int]]:
+    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
         return await self.database.read_once(lambda tx: tx.rows(self.sql.chunk_sizes, (pool, after, limit)))
 
     async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:

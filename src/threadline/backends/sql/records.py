@@ -12,7 +12,17 @@ from operator import itemgetter
 from typing import Any
 
 from ...base.hashing import blake2b
-from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, WithoutVectors, end_of_prefix, group_of
+from ...ports.records import (
+    ABSENT,
+    Record,
+    RecordChange,
+    RecordSpace,
+    Scan,
+    WithoutVectors,
+    end_of_prefix,
+    first_version,
+    group_of,
+)
 from .reader import Database, Transaction
 from .statements import Dialect
 
@@ -221,7 +231,8 @@ class SqlRecords(WithoutVectors):
         if record is None or not rows:
             return record is None and not rows
         there = record_of_row(rows[0])
-        return there.version == expected + 1 and (there.form, there.value) == (record.form, record.value)
+        becomes = first_version(record) if expected == ABSENT else expected + 1
+        return there.version == becomes and (there.form, there.value) == (record.form, record.value)
 
     async def touch_records(self, space: RecordSpace, names: Sequence[bytes], expires: float | None) -> None:
         values = [(expires, int(space), name) for name in sorted(names)]
@@ -317,7 +328,7 @@ _place = itemgetter(0, 1)
 
 def _stored(record: Record | None) -> tuple[Any, ...]:
     assert record is not None
-    return (*record[:-1], 1)
+    return (*record[:-1], first_version(record))
 
 
 def record_of_row(row: Any) -> Record:

@@ -215,7 +215,7 @@ class Statements:
         self.digests = text(f"SELECT digest FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?")
         # What each chunk takes, for the figures of sharing.
         self.chunk_sizes = text(
-            f"SELECT digest, links, length(data) FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?"
+            f"SELECT digest, links, form, length(data) FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?"
         )
         self.root_sizes = text(f"SELECT links, length(document) + length(metadata) FROM {c} WHERE pool = ?")
         # The roots of a pool.

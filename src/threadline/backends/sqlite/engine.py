@@ -16,6 +16,7 @@ from ...base.drive import run_now
 from ...errors import InvalidRequest
 from ...ports.checkpoints import Change, Space
 from ...ports.engine import Operation
+from ..layers.layer import Layering
 from ..sql.statements import Statements, check_prefix, indexed_keys
 from ..sql.writer import Transaction
 from .commit import SqliteCommit
@@ -106,9 +107,9 @@ class SqliteEngine:
         """The connection that writes, for a caller that writes by itself; no put goes through it meanwhile."""
         return self._connections.alone()
 
-    def add_layer(self, layer: Callable[[Any], Any]) -> None:
+    def add_layer(self, layer: Layering) -> None:
         """See both halves of the backend through one more layer; to be called before the first use."""
-        self._blocking, self._on_loop = layer(self._blocking), layer(self._on_loop)
+        self._blocking, self._on_loop = layer(self._blocking, False), layer(self._on_loop, True)
 
     def watch(self, note: Callable[[int, float | None], None]) -> None:
         """Have `note` told of each commit that callers share: how many they are, how long the first one waited."""

@@ -149,9 +149,38 @@ def archive(url: Url, thread: ThreadId, as_json: AsJson = False) -> None:
     _set_status(url, thread, "archived", as_json)
 
 
-def restore(url: Url, thread: ThreadId, as_json: AsJson = False) -> None:
-    """Take an archived thread into use again."""
-    _set_status(url, thread, "active", as_json)
+def restore(
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="An archived thread's id, or with --to a backup's file.")],
+    url: Annotated[
+        str | None,
+        typer.Option("--url", envvar="THREADLINE_URL", metavar="URL", help="The store of the archived thread."),
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="TARGET", help="Bring a backup into this store; made where missing.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="WHEN", help="Of a backup, no checkpoint after this id, span or time."),
+    ] = None,
+    to_key_file: Annotated[
+        str | None,
+        typer.Option("--to-key-file", metavar="FILE", help="Keys of the target, where it is or shall be encrypted."),
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Let what was encrypted be stored in plain.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take an archived thread into use again; with --to, a backup.
+
+    A backup that adds to others is restored with them: they lie in the same folder.
+    """
+    if to is None:
+        if url is None:
+            raise InvalidRequest("--url names the store of the thread; a backup is restored with --to")
+        _set_status(url, what, "active", as_json)
+        return
+    from .importing import import_archive
+
+    import_archive(what, to, until=until, to_key_file=to_key_file, plain=plain, merge=False, as_json=as_json)
 
 
 def _set_status(url: str, thread: str, status: str, as_json: bool) -> None:

@@ -1,20 +1,30 @@
-"""`threadline import`: threads of LangGraph's own saver and items of its store, brought into a store."""
+"""`threadline import`: a file of threads, or what LangGraph's own saver and store hold, brought into a store."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
 from ... import transfer as importing
+from ...backends.memory.archive import files_of
+from ...backends.objects.archive import verify_file
+from ...base.drive import run_now
 from ...core.integrity.report import told_unknown
+from ...errors import InvalidRequest
+from ...packs.archive import ARCHIVE_MAGIC
 from ...transfer import Counts, ImportReport
-from ..open import Modules, given_keys, import_modules
+from ..open import Modules, given_keys, import_modules, open_store
 from ..output import AsJson, complain, one_line, print_facts, print_json, progress_bar, readable_bytes, without_password
+from .copying import Merge, Plain, ToKeyFile, open_target, refuse_to_unseal, stoppable, tell, until_of
 
-__all__ = ["import_threads"]
+__all__ = ["import_archive", "import_threads", "is_archive"]
 
 _MOST_PROBLEMS = 20
 _GONE_ON = "their thread has gone on in the store"
@@ -25,36 +35,33 @@ def import_threads(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="The database of LangGraph's saver or store: sqlite:///old.db or postgresql://user@host/database.",
+            help="A file of export; or LangGraph's database: sqlite:///old.db or postgresql://user@host/database.",
         ),
     ],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="TARGET", help="The store to fill; the same database unless given."),
+        typer.Option("--to", metavar="TARGET", help="The store to fill; LangGraph's own database unless given."),
     ] = None,
+    merge: Merge = False,
+    to_key_file: ToKeyFile = None,
+    plain: Plain = False,
     modules: Modules = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy what LangGraph's own saver and store hold into a store.
+    """Bring a file, or what LangGraph's saver holds, into a store.
 
-    Sources are the databases of its savers and stores for SQLite and PostgreSQL; their tables are only read.
+    A file is one of export or backup. Its threads, or those of LangGraph, are copied with their whole history.
+
+    LangGraph's databases are those of its savers and stores for SQLite and PostgreSQL; their tables are only read.
     Everything is read back and compared. Run it again to continue after a stop, or to add what is new.
     """
+    if is_archive(source):
+        if to is None:
+            raise InvalidRequest("--to names the store to fill from a file, such as sqlite:///agents.db")
+        import_archive(source, to, to_key_file=to_key_file, plain=plain, merge=merge, as_json=as_json)
+        return
     import_modules(modules)
-    # The store would say that LangGraph's threads are not imported, and how large some are.
-    log = logging.getLogger("threadline")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with progress_bar("importing") as progress:
-            ring = given_keys()
-            options: dict[str, Any] = {} if ring is None else {"encryption": ring}
-            report = importing.import_threads(source, to, progress=progress, **options)
-    except KeyboardInterrupt:
-        complain("stopped; run the same command again to continue")
-        raise typer.Exit(130) from None
-    finally:
-        log.setLevel(level)
+    report = _imported(source, to)
     if as_json:
         print_json({**dataclasses.asdict(report), "is_complete": report.is_complete})
     else:
@@ -65,6 +72,73 @@ def import_threads(
         complain(f"and {len(report.problems) - _MOST_PROBLEMS} more like these; --json lists them all")
     if not report.is_complete:
         raise typer.Exit(1)
+
+
+def _imported(source: str, to: str | None) -> ImportReport:
+    """Bring what LangGraph's saver and store hold into a store."""
+    # The store would say that LangGraph's threads are not imported, and how large some are.
+    log = logging.getLogger("threadline")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with progress_bar("importing") as progress:
+            ring = given_keys()
+            options: dict[str, Any] = {} if ring is None else {"encryption": ring}
+            return importing.import_threads(source, to, progress=progress, **options)
+    except KeyboardInterrupt:
+        complain("stopped; run the same command again to continue")
+        raise typer.Exit(130) from None
+    finally:
+        log.setLevel(level)
+
+
+def is_archive(source: str) -> bool:
+    """Whether a name is that of a file of export or backup."""
+    if source.startswith("archive://"):
+        return True
+    try:
+        with open(source, "rb") as file:
+            return file.read(6) == ARCHIVE_MAGIC[:6]
+    except OSError:
+        return False
+
+
+def import_archive(
+    file: str,
+    to: str,
+    *,
+    until: str | None = None,
+    to_key_file: str | None = None,
+    plain: bool = False,
+    merge: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Bring a file of threads into a store, after all of the file was checked."""
+    with _local(file) as path, open_store(f"archive:///{path}", read_only=True) as store:
+        for one in files_of(Path(path)):
+            verify_file(one)
+        with open_target(to, to_key_file) as target:
+            refuse_to_unseal(store.saver, target, plain)
+            with progress_bar("importing") as progress:
+                report = stoppable(
+                    lambda: store.saver.copy_to(target, until=until_of(until), merge=merge, progress=progress)
+                )
+    tell(report, [("from", file), ("to", without_password(to))], as_json)
+
+
+@contextmanager
+def _local(file: str) -> Iterator[str]:
+    """The path of a file, which is fetched with its bases where it is in an object store."""
+    path = file.removeprefix("archive:///")
+    if "://" not in path:
+        yield path
+        return
+    from ...backends.objects.opening import open_objects
+    from ...backends.objects.parts import fetch_chain, split_place
+
+    place, name = split_place(path)
+    with TemporaryDirectory() as folder:
+        yield str(run_now(fetch_chain(open_objects(place, is_of_loop=False, cache_bytes=0), name, Path(folder))))
 
 
 def _facts(source: str, to: str | None, report: ImportReport) -> list[tuple[str, str]]:

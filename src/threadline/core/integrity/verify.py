@@ -26,6 +26,7 @@ from ...chunks.refs import Inline, Node, Pieces, Ref, Root, Tree, unpack_node, u
 from ...codec.structural import StructuralCodec, unknown_in
 from ...errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from ...ports.checkpoints import CheckpointRow, Found, WriteRow
+from ...ports.objects import why_lost
 from ..context import Context, Tools
 from ..rows import name_of, read_document, read_metadata, write_place
 
@@ -136,7 +137,7 @@ class Walk:
         """The unwrapped bytes of a chunk, whose digest is not checked yet."""
         digest, links, form, content = stored
         if type(content) is not bytes or type(links) is not bytes:
-            return Trouble(digest, "is damaged: it holds no bytes")
+            return Trouble(digest, why_lost(content) or "is damaged: it holds no bytes")
         try:
             return self.tools.envelope.unwrap(form, content, chunk_place(self.pool, digest))
         except (Corrupt, InvalidRequest, TypeError) as damage:

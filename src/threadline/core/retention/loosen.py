@@ -13,10 +13,11 @@ from functools import partial
 from ...chunks.gather import chunk_place
 from ...chunks.pack import Pack, place_in, unpack_pack
 from ...errors import Corrupt, InvalidRequest, NotFound
+from ...packs.cold import is_cold
 from ...ports.checkpoints import DIGEST_BYTES, ChunkRow, split_links
 from ...ports.rules import mark
 from ..context import Context
-from ..paging import each_pool
+from ..paging import chunk_pages, each_pool
 from .prune import collect_pool
 
 __all__ = ["collect_loosened", "compact", "loosen"]
@@ -24,6 +25,8 @@ __all__ = ["collect_loosened", "compact", "loosen"]
 _BATCH = 500
 # A pack of which less is dead stays as it is.
 _MOST_DEAD = 0.25
+# No pointer is as long as this, sealed or not.
+_LONG = 256
 
 
 async def compact(store: Context) -> None:
@@ -43,19 +46,29 @@ async def collect_loosened(store: Context, pool: int) -> int:
 async def loosen(store: Context, pool: int) -> int:
     """Give the living items of packs that are dead by more than a quarter rows of their own; returns of how many packs.
 
-    A pack that a checkpoint has as a run is needed whole and stays. What is damaged stays as well: fsck names it.
+    A pack that a checkpoint has as a run is needed whole and stays. What is damaged stays as well: fsck names it. What
+    is in the cold tier stays where it is: collecting reads no object.
     """
     links: dict[bytes, bytes] = {}
     rows = await store.backend.pool_links(pool)
     await mark(rows, set(), partial(_noted, store, pool, links))
-    pointers = await _pointers(store, pool, [digest for digest, below in links.items() if len(below) == DIGEST_BYTES])
+    single = {digest for digest, below in links.items() if len(below) == DIGEST_BYTES}
+    if not single:
+        return 0
+    hot = {
+        digest: size
+        async for page in chunk_pages(store.backend, pool)
+        for digest, _, form, size in page
+        if not is_cold(form)
+    }
+    pointers = await _pointers(store, pool, [digest for digest in single if hot.get(digest, _LONG) < _LONG])
     pointing = {row.digest for held in pointers.values() for row, _ in held}
     as_runs = {digest for one in rows for digest in split_links(one)}
     for digest, below in links.items():
         if below and digest not in pointing:
             as_runs.update(split_links(below))
     loosened = 0
-    lonely = sorted(pointers.keys() - as_runs)
+    lonely = sorted((pointers.keys() - as_runs) & hot.keys())
     for start in range(0, len(lonely), _BATCH):
         for row in await store.chunks(pool, lonely[start : start + _BATCH]):
             pack = _pack_of(store, pool, ChunkRow(*row))

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import InvalidRequest
 
-__all__ = ["Policy", "seconds_of"]
+__all__ = ["HOT_WARM_COLD", "Policy", "TierPolicy", "seconds_of"]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
@@ -73,3 +73,36 @@ class Policy:
     def keeps_all(self) -> bool:
         """Whether only settled writes go."""
         return not any(getattr(self, one.name) for one in fields(self) if one.name.startswith("keep_"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierPolicy:
+    """Which chunks go to the cold tier. A chunk that a thread needs which is not due stays in the database."""
+
+    # Threads to which nothing was put for so long go as a whole: seconds, a timedelta, or text such as `7d`.
+    after: Any = "7d"
+    # Archived threads go at once.
+    archived: bool = True
+    # Chunks of at least so many stored bytes go once their threads are idle for `large_after`, be it at once. A large
+    # value is stored in pieces of up to 64 KiB.
+    large_bytes: int | None = None
+    large_after: Any = 0
+
+    def __post_init__(self) -> None:
+        for name in ("after", "large_after"):
+            if seconds_of(getattr(self, name), name) is None:
+                raise InvalidRequest(f"{name} is a span of time such as 7d")
+        if self.large_bytes is not None and (type(self.large_bytes) is not int or self.large_bytes < 1):
+            raise InvalidRequest(f"large_bytes is a number of bytes, 1 or more, not {self.large_bytes!r}")
+
+    @classmethod
+    def of(cls, rule: Any) -> TierPolicy:
+        """The policy that a caller gave, or gave as a span of time; without one the named default."""
+        if rule is None:
+            return HOT_WARM_COLD
+        return rule if isinstance(rule, TierPolicy) else cls(after=rule)
+
+
+# The named default, by size, age and use. Hot: whatever was put to within a day. Warm: small chunks, until nothing was
+# put to their threads for a week. Cold: large chunks after a day, everything after a week, archived threads at once.
+HOT_WARM_COLD = TierPolicy(after="7d", archived=True, large_bytes=8 * 1024, large_after="1d")

@@ -1,12 +1,12 @@
 -- Put and delete records of any spaces: all or, where a condition does not hold, none. Gives the first refused, or -1;
 -- nothing in a store without a format, which lost everything. Of each change: number of the space, name, expected
--- version ('' for any), '1' for a put, time of creation, time of expiry ('' for none), and the rest of the record.
+-- version ('' for any), for a put the first version ('0' deletes), time of creation, time of expiry ('' for none), and the rest of the record.
 if redis.call('EXISTS', KEYS[#KEYS]) == 0 then return false end
 local made, after = {}, {}
 for position = 0, #ARGV / 7 - 1 do
   local at = position * 7
   local space, name, expected = tonumber(ARGV[at + 1]) * 3, ARGV[at + 2], ARGV[at + 3]
-  local is_put, rest = ARGV[at + 4] == '1', ARGV[at + 7]
+  local is_put, first, rest = ARGV[at + 4] ~= '0', tonumber(ARGV[at + 4]), ARGV[at + 7]
   local place = ARGV[at + 1] .. ':' .. name
   local there = after[place]
   if there == nil then there = redis.call('HGET', KEYS[space + 1], name) or false end
@@ -17,11 +17,12 @@ for position = 0, #ARGV / 7 - 1 do
   end
   if expected ~= '' and version ~= tonumber(expected) then
     local is_made
-    if is_put then is_made = there and version == tonumber(expected) + 1 and body == rest else is_made = not there end
+    local becomes = expected == '0' and first or tonumber(expected) + 1
+    if is_put then is_made = there and version == becomes and body == rest else is_made = not there end
     if not is_made then return position end
     made[position] = true
   elseif is_put then
-    after[place] = struct.pack('>I8d', version + 1, created or tonumber(ARGV[at + 5])) .. rest
+    after[place] = struct.pack('>I8d', there and version + 1 or first, created or tonumber(ARGV[at + 5])) .. rest
   else
     after[place] = false
   end

@@ -104,6 +104,21 @@ async def test_the_same_conditional_change_again_is_harmless(saver: Half, thread
     assert await records(saver, "read_records", ITEM, [item.name]) == [None]
 
 
+async def test_a_record_that_is_brought_over_has_the_version_it_had(saver: Half, thread: str) -> None:
+    item = record(thread, "a", "", "k", value=b"0")._replace(version=7)
+    brought = RecordChange(ITEM, item.name, item, ABSENT)
+    for _ in range(2):
+        assert await records(saver, "write_records", [brought]) is None
+    assert await records(saver, "read_records", ITEM, [item.name]) == [item]
+    later = item._replace(value=b"1", version=12)
+    anew = [RecordChange(ITEM, item.name, None, 7), RecordChange(ITEM, item.name, later, ABSENT)]
+    assert await records(saver, "write_records", anew) is None
+    assert await records(saver, "read_records", ITEM, [item.name]) == [later]
+    assert await records(saver, "write_records", [RecordChange(ITEM, item.name, item)]) is None
+    [found] = await records(saver, "read_records", ITEM, [item.name])
+    assert (found.value, found.version) == (b"0", 13)
+
+
 async def test_spaces_do_not_see_each_other(saver: Half, thread: str) -> None:
     item = record(thread, "a", "", "k", value=b"item")
     await write(saver, item)

@@ -1,0 +1,63 @@
+"""A thread of a living store, read so that what is read is whole, though writers go on.
+
+The order makes it so. First the newest checkpoint of the root graph: later ones are left for the next time. Then all
+pending writes, in one query: the checkpoints that they belong to, or that they caused in subgraphs, are there. Then the
+checkpoints of subgraphs, at last those of the root, each oldest first. So whoever stores them in this order has at
+every moment a thread whose newest root checkpoint has all that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from ...base.namespaces import ROOT
+from ...ports.checkpoints import CheckpointKey, Found, WriteRow
+from ..context import Context
+
+__all__ = ["Cut", "cut_of", "pages_of"]
+
+_PAGE = 250
+# Above every id.
+_LAST_ID = "\U0010ffff"
+
+
+class Cut(NamedTuple):
+    """What of a thread is read: the newest root checkpoint, and the writes by the checkpoints they belong to."""
+
+    newest: str | None
+    writes: dict[CheckpointKey, list[WriteRow]]
+
+    def has(self, key: CheckpointKey) -> bool:
+        """Whether a checkpoint is before the cut."""
+        return key.namespace != ROOT or (self.newest is not None and key.id <= self.newest)
+
+
+async def cut_of(store: Context, thread_id: str) -> Cut:
+    """Begin to read a thread."""
+    head = await store.find(thread_id, ROOT, None, with_writes=False)
+    newest = head.row.id if head is not None else None
+    cut = Cut(newest, {})
+    for write in await store.thread_writes(thread_id):
+        # A write that overtook its checkpoint waits for it, as in the source.
+        if newest is None or cut.has(write.key):
+            cut.writes.setdefault(write.key, []).append(write)
+    return cut
+
+
+async def pages_of(store: Context, thread_id: str, cut: Cut) -> AsyncIterator[list[Found]]:
+    """The checkpoints of a thread before the cut, page by page: of subgraphs first, then of the root, oldest first."""
+    after: CheckpointKey | None = CheckpointKey(ROOT, _LAST_ID)
+    while page := await store.walk(thread_id, after, _PAGE):
+        yield page
+        if len(page) < _PAGE:
+            break
+        after = page[-1].key
+    after = None
+    while page := await store.walk(thread_id, after, _PAGE):
+        own = [found for found in page if found.key.namespace == ROOT and cut.has(found.key)]
+        if own:
+            yield own
+        if len(own) < _PAGE:
+            break
+        after = page[-1].key

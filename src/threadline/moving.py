@@ -1,0 +1,297 @@
+"""The verbs that move threads between stores, sync and async on one object; `Saver` has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from .base.drive import run_now
+from .core.context import Tools
+from .core.operations import Face
+from .core.requests import plain_text, text_ids
+from .errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from .core.context import Context
+    from .core.moving.report import Archived, CopyChoice, CopyReport, Progress
+
+__all__ = ["Moving", "choice_of", "moment"]
+
+
+class Moving(Face):
+    """Copying to another store and to files; `a…` twins mean the same."""
+
+    def copy_to(
+        self,
+        other: Moving,
+        *,
+        threads: Collection[str] | None = None,
+        prefix: str = "",
+        filter: Mapping[str, Any] | None = None,
+        since: Any = None,
+        until: Any = None,
+        merge: bool = False,
+        records: bool = True,
+        progress: Progress | None = None,
+    ) -> CopyReport:
+        """Copy threads to another saver's store, by their rows: ids, times, tags, branches and writes stay.
+
+        What the other store has already is skipped, so the same call again goes on after a stop and adds what is
+        new. Everything that is written there is read back and compared. `since` chooses threads by their last
+        activity, `until` (a time, or a checkpoint's id) leaves out later checkpoints. A thread that the other store
+        has, and that did not come from here, is a problem of the report; with `merge` it comes under another id.
+        Items of a Store come along with whole stores, unless `records=False`.
+        """
+        from .core.moving.copy import copy_between
+
+        _refuse_itself(self, other)
+        choice = choice_of(threads, prefix, filter, since, until, merge, records and _are_whole(self, other))
+        for saver in (self, other):
+            saver._engine.run(saver._tools.open)
+        return run_now(copy_between(self._apart(False), other._apart(False), choice, progress))
+
+    async def acopy_to(
+        self,
+        other: Moving,
+        *,
+        threads: Collection[str] | None = None,
+        prefix: str = "",
+        filter: Mapping[str, Any] | None = None,
+        since: Any = None,
+        until: Any = None,
+        merge: bool = False,
+        records: bool = True,
+        progress: Progress | None = None,
+    ) -> CopyReport:
+        from .core.moving.copy import copy_between
+
+        _refuse_itself(self, other)
+        choice = choice_of(threads, prefix, filter, since, until, merge, records and _are_whole(self, other))
+        for saver in (self, other):
+            await saver._engine.arun(saver._tools.open)
+        return await copy_between(self._apart(True), other._apart(True), choice, progress)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: Collection[str] | None = None,
+        prefix: str = "",
+        filter: Mapping[str, Any] | None = None,
+        since: Any = None,
+        until: Any = None,
+        plain: bool = False,
+        progress: Progress | None = None,
+    ) -> Archived:
+        """Write threads to a new file, which `threadline.connect("archive:///file")` opens as a store to be read.
+
+        The file has its name when it is whole and on the disk; Conflict where there is one. An encrypted store's
+        threads stay sealed, and are read with its keys, unless `plain`.
+        """
+        choice = choice_of(threads, prefix, filter, since, until, records=False)
+        self._engine.run(self._tools.open)
+        with _Filling(self._tools, path, None, plain) as filling:
+            return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
+
+    async def aexport(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: Collection[str] | None = None,
+        prefix: str = "",
+        filter: Mapping[str, Any] | None = None,
+        since: Any = None,
+        until: Any = None,
+        plain: bool = False,
+        progress: Progress | None = None,
+    ) -> Archived:
+        choice = choice_of(threads, prefix, filter, since, until, records=False)
+        await self._engine.arun(self._tools.open)
+        with _Filling(self._tools, path, None, plain) as filling:
+            return filling.done(await filling.fill(self._apart(True), choice, progress))
+
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        base: str | os.PathLike[str] | None = None,
+        plain: bool = False,
+        progress: Progress | None = None,
+    ) -> Archived:
+        """Write all threads and items to a new file, while writers go on.
+
+        Every checkpoint that was acknowledged before this began is in it, and each thread in it is whole. With
+        `base`, a former backup in the same folder, only what has changed since is written: restoring the new file
+        reads both. `s3://bucket/backups/name` and the like go to an object store, by way of a temporary folder.
+        """
+        if is_remote(path):
+            with TemporaryDirectory() as folder:
+                remote = _Remote(path, base, Path(folder), is_of_loop=False)
+                done = self.backup(remote.path, base=run_now(remote.fetch()), plain=plain, progress=progress)
+                run_now(remote.send())
+            return replace(done, path=os.fspath(path), base=None if base is None else os.fspath(base))
+        choice = choice_of(None, "", None, None, None, records=_are_whole(self))
+        self._engine.run(self._tools.open)
+        with _Filling(self._tools, path, base, plain) as filling:
+            return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
+
+    async def abackup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        base: str | os.PathLike[str] | None = None,
+        plain: bool = False,
+        progress: Progress | None = None,
+    ) -> Archived:
+        if is_remote(path):
+            with TemporaryDirectory() as folder:
+                remote = _Remote(path, base, Path(folder), is_of_loop=True)
+                done = await self.abackup(remote.path, base=await remote.fetch(), plain=plain, progress=progress)
+                await remote.send()
+            return replace(done, path=os.fspath(path), base=None if base is None else os.fspath(base))
+        choice = choice_of(None, "", None, None, None, records=_are_whole(self))
+        await self._engine.arun(self._tools.open)
+        with _Filling(self._tools, path, base, plain) as filling:
+            return filling.done(await filling.fill(self._apart(True), choice, progress))
+
+    def _apart(self, is_async: bool) -> Context:
+        """This store for an operation over several."""
+        from .core.moving.through import through
+
+        return through(self._engine, self._tools, is_async=is_async)
+
+
+class _Remote:
+    """A backup that goes to an object store: the file that is made here, and the bases that are fetched for it."""
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        base: str | os.PathLike[str] | None,
+        folder: Path,
+        *,
+        is_of_loop: bool,
+    ) -> None:
+        from .backends.objects.opening import open_objects
+        from .backends.objects.parts import split_place
+
+        place, self._name = split_place(os.fspath(url))
+        self._base = None
+        if base is not None:
+            base_place, self._base = split_place(os.fspath(base))
+            if base_place != place:
+                raise InvalidRequest("a backup lies beside its base: restoring it reads both")
+        self._folder, self.path = folder, folder / self._name
+        self._objects = open_objects(place, is_of_loop=is_of_loop, cache_bytes=0)
+
+    async def fetch(self) -> Path | None:
+        """Bring the base here, with its own bases."""
+        from .backends.objects.parts import fetch_chain
+
+        return await fetch_chain(self._objects, self._base, self._folder) if self._base is not None else None
+
+    async def send(self) -> None:
+        """Store the file that was made."""
+        from .backends.objects.parts import send_file
+
+        await send_file(self._objects, self._name, self.path)
+
+
+class _Filling:
+    """An archive while it is written; what was written goes when the block ends before it is whole."""
+
+    def __init__(
+        self, tools: Tools, path: str | os.PathLike[str], base: str | os.PathLike[str] | None, plain: bool
+    ) -> None:
+        from .backends.memory.archive import ArchiveBackend, load_archive
+        from .backends.objects.archive import ArchiveObjects, ArchiveWriter
+
+        self._path, self._base = Path(path), Path(base) if base is not None else None
+        if self._base is not None and self._base.parent.resolve() != self._path.parent.resolve():
+            raise InvalidRequest("a backup lies in the folder of its base: restoring it reads both")
+        self._objects = ArchiveObjects(str(path))
+        self._backend = ArchiveBackend(self._objects)
+        self._loaded = load_archive(self._backend, self._base) if self._base is not None else None
+        self._writer = self._backend.writer = ArchiveWriter(path)
+        # Rows stay as they are stored, and sealed ones need the keys of their store; or else they become plain.
+        self._is_plain = plain and tools.envelope.ring is not None
+        self._tools = Tools(tools.codec) if self._is_plain else tools
+
+    async def fill(self, source: Context, choice: CopyChoice, progress: Progress | None) -> CopyReport:
+        from .backends.layers.tiered import TieredLayer
+        from .core.context import Context
+        from .core.moving.archive import fill_archive
+
+        backend: Any = TieredLayer(self._backend, self._objects)
+        archive = Context(backend, self._tools)
+        adopt = None if self._is_plain else self._backend.adopt
+        mirrors = self._base is not None
+        return await fill_archive(source, archive, choice, progress, adopt=adopt, mirrors=mirrors)
+
+    def done(self, report: CopyReport) -> Archived:
+        """Finish the file."""
+        from .core.moving.report import Archived
+        from .packs.archive import Base
+
+        base = None
+        if self._loaded is not None and self._base is not None:
+            base = Base(self._loaded.id, self._base.name)
+        self._backend.finish(base)
+        base_name = str(self._base) if self._base is not None else None
+        return Archived(path=str(self._path), size_bytes=self._path.stat().st_size, base=base_name, report=report)
+
+    def __enter__(self) -> _Filling:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.discard()
+
+
+def choice_of(
+    threads: Any, prefix: Any, filter: Any, since: Any, until: Any, merge: bool = False, records: bool = True
+) -> CopyChoice:
+    """What is to be moved, checked."""
+    from .core.filters import check_filter
+    from .core.moving.report import CopyChoice
+
+    until_id = until if isinstance(until, str) else None
+    return CopyChoice(
+        prefix=plain_text(prefix, "prefix"),
+        thread_ids=None if threads is None else text_ids(threads, "threads"),
+        filter=check_filter(filter) or None,
+        since=moment(since, "since"),
+        until_id=until_id,
+        until_time=None if until_id is not None else moment(until, "until"),
+        merge=merge,
+        records=records,
+    )
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Whether this names an object and no file."""
+    return "://" in os.fspath(path)
+
+
+def moment(value: Any, name: str) -> float | None:
+    """A time in seconds since 1970, of what a caller gave for one."""
+    try:
+        return value.timestamp() if isinstance(value, datetime) else None if value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidRequest(f"{name} is a datetime, or seconds since 1970") from None
+
+
+def _are_whole(*savers: Moving) -> bool:
+    """Whether none of them sees only some threads of its store: items belong to no thread."""
+    return not any(getattr(saver._engine, "is_part", False) for saver in savers)
+
+
+def _refuse_itself(source: Moving, target: Any) -> None:
+    if not isinstance(target, Moving):
+        raise InvalidRequest(f"copy_to takes another saver, not {type(target).__name__}")
+    if target._engine is source._engine:
+        raise InvalidRequest("a store cannot be copied onto itself: thread.fork(to=…) and copy_thread copy within one")

@@ -1,0 +1,1 @@
+"""Many chunks of one pool in one object: the pack file, and the rows of chunks whose bytes are in one."""

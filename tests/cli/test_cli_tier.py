@@ -1,0 +1,69 @@
+"""`threadline tier`: the page's examples, JSON, refusals, and other commands on a tiered store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_pages import PAGES, examples_of, run_examples, without_chance
+
+import threadline
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with one conversation, and a folder for its objects."""
+    with threadline.connect(tmp_path / "agents.db") as saver:
+        said = [{"role": "user", "content": f"{at:x} {at * 7919 % 104729:x} " * 30, "at": at} for at in range(90)]
+        for turn in range(30, 91, 20):
+            saver.thread("chat").put({"messages": said[:turn]})
+    monkeypatch.setenv("THREADLINE_COLD", f"file://{tmp_path / 'cold'}")
+    monkeypatch.setenv("THREADLINE_URL", f"sqlite:///{tmp_path / 'agents.db'}")
+    return tmp_path
+
+
+def test_the_example_shows_what_the_page_says(store: Path, monkeypatch: Any, capsys: Any) -> None:
+    def said() -> str:
+        told = capsys.readouterr()
+        return told.out + told.err
+
+    page = PAGES / "tier.md"
+    shown = run_examples(page, store, monkeypatch, said)
+    for (command, expected), (_, told) in zip(examples_of(page), shown, strict=True):
+        told = told.replace(f"file://{store}", "file:///var/threadline")
+        assert without_chance(told) == without_chance(expected), f"{command}\n{told}"
+
+
+def test_json_tells_the_same(run: Any, store: Path) -> None:
+    plan = json.loads(run("tier", "plan", "--cold-after", "0s", "--json")[0])
+    assert plan["threads"] == ["chat"]
+    done = json.loads(run("tier", "run", "chat", "--json")[0])
+    assert (done["chunks"], done["bytes"]) == (plan["chunks"], plan["bytes"])
+    status = json.loads(run("tier", "status", "--json")[0])
+    assert status["cold_chunks"] == done["chunks"]
+    assert 0 < status["share_in_database"] < 1
+    assert json.loads(run("tier", "restore", "chat", "--json")[0])["chunks"] == done["chunks"]
+
+
+def test_other_commands_read_a_tiered_store_by_the_environment(run: Any, store: Path, monkeypatch: Any) -> None:
+    run("tier", "run", "--cold-after", "0s")
+    assert "90 items" in run("show", "chat")[0] or "messages" in run("show", "chat")[0]
+    run("fsck")
+    monkeypatch.delenv("THREADLINE_COLD")
+    _, complaints = run("fsck", status=1)
+    assert "cold tier" in complaints
+    assert "THREADLINE_COLD" in complaints
+    assert "cold" in run("tier", "status", status=2)[1]
+    run("tier", "status", "--cold", f"file://{store / 'cold'}")
+
+
+def test_what_is_asked_wrongly(run: Any, store: Path) -> None:
+    assert "there are plan, run, restore, status" in run("tier", "freeze", status=2)[1]
+    assert "no thread" in run("tier", "run", "nobody", status=1)[1]
+    told, complaints = run("tier", "plan", "--cold", "s3://me:secret@bucket", status=2)
+    assert "environment" in complaints
+    assert "secret" not in told + complaints.replace("AWS_SECRET_ACCESS_KEY", "")
+    run("tier", "plan", "--cold-after", "soon", status=2)
+    run("tier", "plan", "--large", "0", status=2)

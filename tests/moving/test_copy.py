@@ -1,0 +1,185 @@
+"""Threads copied from one store to another are what they were, whatever both stores are."""
+
+import pytest
+from house import ROOT, config, grow, is_sound, picture, put
+
+import threadline
+from threadline import InvalidRequest, NotFound
+
+KINDS = ["memory", "sqlite", "postgres", "mysql", "redis", "sealed sqlite", "sealed redis"]
+
+
+@pytest.mark.parametrize("target", KINDS)
+@pytest.mark.parametrize("source", ["sqlite", "sealed sqlite"])
+def test_a_copy_shows_what_the_source_shows(furnished, house, half, source, target):
+    old, new = furnished(source, steps=50), house(target)
+    report = half.call(old, "copy_to", new)
+    assert report.is_complete, report.problems
+    assert picture(new) == picture(old)
+    assert is_sound(new)
+    assert report.threads == 5
+    again = half.call(old, "copy_to", new)
+    assert (again.checkpoints.copied, again.writes.copied, again.chunks) == (0, 0, 0)
+    assert again.checkpoints.present == report.checkpoints.copied
+
+
+@pytest.mark.parametrize("source", ["memory", "postgres", "mysql", "redis", "sealed postgres", "sealed mysql"])
+def test_every_backend_can_be_left(furnished, house, source):
+    old, new = furnished(source, steps=40), house("sqlite")
+    assert old.copy_to(new).is_complete
+    assert picture(new) == picture(old)
+    assert is_sound(new)
+
+
+def test_a_copied_thread_goes_on_in_its_new_store(furnished, house):
+    old, new = furnished("sqlite", steps=60), house("sealed sqlite")
+    old.copy_to(new)
+    before = picture(new)[0]["a"][1]
+    at = grow(new, config("a"), 60, 40, edits=(70,))
+    assert new.get_tuple(at).checkpoint["channel_values"]["messages"][-1].startswith("99: ")
+    assert picture(new)[0]["a"][1][40:] == before
+    assert is_sound(new)
+
+
+@pytest.mark.parametrize("target", ["sqlite", "sealed sqlite"])
+def test_a_second_run_copies_what_is_new(furnished, house, target):
+    old, new = furnished("sqlite", steps=60), house(target)
+    first = old.copy_to(new)
+    grow(old, config("b"), 3, 5)
+    old.put_writes(config("b", "", old.get_tuple(config("b")).checkpoint["id"]), [("count", 1)], "later")
+    old.thread("b").tag("mine")
+    second = old.copy_to(new)
+    assert second.checkpoints.copied == 5
+    assert second.writes.copied == 1
+    assert 0 < second.chunks < first.chunks / 5
+    assert picture(new) == picture(old)
+
+
+def test_forks_share_their_chunks_in_the_target_too(furnished, house):
+    old, new = furnished("sqlite"), house("sealed sqlite")
+    old.copy_to(new)
+    assert new.stats().chunks <= old.stats().chunks
+
+
+def test_a_prefix_takes_one_tenant_out(furnished, house):
+    old, new = furnished("sqlite", steps=5), house("sqlite")
+    report = old.copy_to(new, prefix="org-1/")
+    assert [info.thread_id for info in new.threads()] == ["org-1/c"]
+    assert report.threads == 1
+    assert picture(new) == picture(old, "org-1/")
+
+
+def test_a_view_of_some_threads_is_copied_and_backed_up_alone(furnished, house, half, connect, tmp_path):
+    old, new = furnished("sqlite", steps=5), house("sqlite")
+    told = []
+    view = old.within("org-1/")
+    report = half.call(view, "copy_to", new.within("org-"), progress=lambda *done: told.append(done))
+    assert report.is_complete
+    assert told[-1] == (2, 2)
+    view.backup(tmp_path / "x.tla")
+    assert picture(connect(f"archive:///{tmp_path}/x.tla")) == picture(new) == picture(old, "org-1/")
+    with pytest.raises(InvalidRequest, match="sees only threads"):
+        old.copy_to(house("sqlite").within("org-2/"))
+
+
+def test_a_filter_a_list_and_a_time_choose_threads(furnished, house):
+    old = furnished("sqlite", steps=5)
+    for choice, wanted in (
+        ({"filter": {"org": "x"}}, ["b"]),
+        ({"threads": ["a", "b"]}, ["a", "b"]),
+        ({"since": 4e9}, []),
+    ):
+        new = house("memory")
+        old.copy_to(new, **choice)
+        assert [info.thread_id for info in new.threads()] == wanted
+    with pytest.raises(NotFound, match="no thread 'nobody'"):
+        old.copy_to(house("memory"), threads=["a", "nobody"])
+
+
+def test_a_copy_up_to_a_checkpoint_has_nothing_later(furnished, house):
+    old, new = furnished("sqlite", steps=20), house("sqlite")
+    wanted = list(old.list(ROOT))[8]
+    old.copy_to(new, until=wanted.checkpoint["id"])
+    assert new.get_tuple(config("a")).checkpoint["id"] == wanted.checkpoint["id"]
+    assert [info.thread_id for info in new.threads()][:2] == ["a", "a-fork"]
+    assert new.get_tuple(config("b")) is None
+    assert is_sound(new)
+
+
+def test_another_thread_of_the_same_id_is_refused_or_comes_beside_it(furnished, house, half):
+    old, new = furnished("sqlite", steps=6), house("sqlite")
+    put(new, ROOT, {"own": 1}, 0)
+    before = picture(new)
+    report = half.call(old, "copy_to", new, threads=["a"])
+    assert not report.is_complete
+    assert "'a' exists in the target" in report.problems[0]
+    assert picture(new) == before
+    merged = half.call(old, "copy_to", new, threads=["a"], merge=True)
+    assert merged.is_complete
+    beside = merged.renamed["a"]
+    assert beside.startswith("a~")
+    assert [f.checkpoint for f in new.list(config(beside))] == [f.checkpoint for f in old.list(ROOT)]
+    assert new.get_tuple(ROOT).checkpoint["channel_values"] == {"own": 1}
+    again = half.call(old, "copy_to", new, threads=["a"], merge=True)
+    assert again.checkpoints.copied == 0
+    assert is_sound(new)
+
+
+def test_what_went_on_in_the_target_is_left_alone(furnished, house):
+    old, new = furnished("sqlite", steps=6), house("sqlite")
+    old.copy_to(new)
+    own = put(new, config("b"), {"count": 99}, 9)
+    new.thread("b").tag("ours")
+    old.copy_to(new)
+    assert new.get_tuple(config("b")).config == own
+    assert [info.tags for info in new.threads(prefix="b")] == [("ours",)]
+
+
+def test_a_damaged_checkpoint_is_named_and_the_rest_is_copied(furnished, house):
+    import sqlite3
+
+    old, new = furnished("sqlite", steps=30), house("sqlite")
+    with sqlite3.connect(old.url.removeprefix("sqlite:///")) as db:
+        db.execute("UPDATE threadline_checkpoints SET document = x'00' WHERE step = 4 AND namespace = ''")
+    report = old.copy_to(new)
+    assert len(report.problems) == 2
+    assert all("damaged" in problem for problem in report.problems)
+    assert len(list(new.list(ROOT))) == 29
+    assert is_sound(new)
+
+
+def test_items_of_a_store_come_along(house, tmp_path):
+    kinds = ["sqlite", "sealed sqlite", "memory"]
+    for source in kinds:
+        for target in kinds:
+            old, new = house(source), house(target)
+            with threadline.Store(old.url, **_ring(old)) as items:
+                items.put(("users", "ann"), "tea", {"likes": "black tea"})
+                items.put(("users", "ann"), "tea", {"likes": "green tea", "cups": 3})
+                items.put(("users",), "x", {"n": [1, 2.5, None]})
+            report = old.copy_to(new)
+            assert report.items.copied == 2
+            assert old.copy_to(new).items.present == 2
+            with threadline.Store(new.url, **_ring(new)) as items:
+                found = items.get(("users", "ann"), "tea")
+                assert found.value == {"likes": "green tea", "cups": 3}
+                assert found.version == 2
+            with threadline.Store(old.url, **_ring(old)) as items:
+                items.put(("users", "ann"), "tea", {"cups": 5})
+                items.put(("users", "ann"), "tea", {"cups": 6})
+            assert old.copy_to(new).items.renewed == 1
+            with threadline.Store(new.url, **_ring(new)) as items:
+                assert (items.get(("users", "ann"), "tea").version, items.get(("users",), "x").version) == (4, 1)
+
+
+def _ring(saver):
+    ring = saver._tools.envelope.ring
+    return {"encryption": ring} if ring is not None else {}
+
+
+def test_a_store_is_not_copied_onto_itself(house):
+    saver = house("memory")
+    with pytest.raises(InvalidRequest, match="onto itself"):
+        saver.copy_to(saver)
+    with pytest.raises(InvalidRequest, match="another saver"):
+        saver.copy_to("sqlite:///x.db")

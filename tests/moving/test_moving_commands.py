@@ -1,0 +1,162 @@
+"""`copy`, `export`, `import`, `backup`, `restore` and `open` on the command line."""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from house import ROOT, config, grow, picture, put
+
+import threadline
+from threadline import KeyRing
+
+
+@pytest.fixture
+def old(furnished):
+    return furnished("sqlite", steps=12)
+
+
+@pytest.fixture
+def shown(connect):
+    return lambda path, **options: picture(connect(path, **options))
+
+
+def keys_file(tmp_path, name="keys", key=bytes(32)):
+    path = tmp_path / name
+    path.write_text(f"{name}:{base64.b64encode(key).decode()}\n")
+    return path, KeyRing({name: key})
+
+
+def test_copy_reports_and_a_second_run_has_nothing_to_do(old, run, shown, tmp_path):
+    out, _ = run("copy", old.url, "--to", tmp_path / "new.db")
+    assert "checkpoints" in out
+    assert "read back" in out
+    assert shown(tmp_path / "new.db") == picture(old)
+    told = json.loads(run("copy", old.url, "--to", tmp_path / "new.db", "--json")[0])
+    assert told["checkpoints"]["copied"] == 0
+    assert told["is_complete"]
+
+
+def test_copy_into_an_encrypted_store_and_out_of_it_only_when_told(old, run, shown, tmp_path, monkeypatch):
+    path, ring = keys_file(tmp_path)
+    run("copy", old.url, "--to", tmp_path / "sealed.db", "--to-key-file", path)
+    assert shown(tmp_path / "sealed.db", encryption=ring) == picture(old)
+    _, said = run("copy", tmp_path / "sealed.db", "--to", tmp_path / "p.db", "--key-file", path, status=2)
+    assert "--plain" in said
+    run("copy", tmp_path / "sealed.db", "--to", tmp_path / "p.db", "--key-file", path, "--plain")
+    assert shown(tmp_path / "p.db") == picture(old)
+
+
+def test_copy_of_a_tenant_and_of_named_threads(old, run, shown, tmp_path):
+    run("copy", old.url, "--to", tmp_path / "c.db", "--prefix", "org-1/")
+    run("copy", old.url, "--to", tmp_path / "c.db", "--thread", "b")
+    assert sorted(shown(tmp_path / "c.db")[0]) == ["b", "org-1/c"]
+    assert "no thread 'nobody'" in run("copy", old.url, "--to", tmp_path / "c.db", "--thread", "nobody", status=1)[1]
+
+
+def test_copy_refuses_another_thread_of_the_same_id(old, run, shown, connect, tmp_path):
+    with threadline.connect(tmp_path / "new.db") as other:
+        put(other, ROOT, {"own": 1}, 0)
+    _, said = run("copy", old.url, "--to", tmp_path / "new.db", "--thread", "a", status=1)
+    assert "exists in the target" in said
+    out, _ = run("copy", old.url, "--to", tmp_path / "new.db", "--thread", "a", "--merge")
+    assert "a is a~" in out
+
+
+def test_export_open_and_import(old, run, shown, tmp_path):
+    file = tmp_path / "x.tla"
+    run("export", "a", "b", "-o", file, "--url", old.url)
+    out, _ = run("open", file)
+    assert "a" in out
+    assert "13 checkpoints" in out
+    assert [one["thread_id"] for one in json.loads(run("open", file, "--json")[0])] == ["a", "b"]
+    assert run("log", "a", "--url", f"archive:///{file}")[0] == run("log", "a", "--url", old.url)[0]
+    run("import", file, "--to", tmp_path / "new.db")
+    whole = picture(old)[0]
+    assert shown(tmp_path / "new.db")[0] == {name: whole[name] for name in ("a", "b")}
+    assert "exists already" in run("export", "a", "-o", file, "--url", old.url, status=1)[1]
+    assert "--to names the store" in run("import", file, status=2)[1]
+
+
+def test_export_as_json_has_a_line_for_each_checkpoint(old, run, tmp_path):
+    out, _ = run("export", "b", "--json", "--url", old.url)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["metadata"]["step"] for line in lines] == [0, 1, 2]
+    assert lines[2]["values"]["messages"][0].startswith("0: word 0")
+    run("export", "b", "--json", "-o", tmp_path / "b.jsonl", "--url", old.url)
+    assert (tmp_path / "b.jsonl").read_text() == out
+    assert (tmp_path / "b.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_backup_into_a_folder_adds_to_the_newest_and_restores_to_any_time(old, run, shown, tmp_path):
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    assert "adds to" not in run("backup", "-o", folder, "--url", old.url)[0]
+    before = old.get_tuple(config("b")).checkpoint["id"]
+    grow(old, config("b"), 3, 2)
+    time.sleep(1.1)  # names of backups are whole seconds
+    assert "adds to" in run("backup", "-o", folder, "--url", old.url)[0]
+    newest = max(folder.iterdir())
+    run("restore", newest, "--to", tmp_path / "new.db")
+    assert shown(tmp_path / "new.db") == picture(old)
+    run("restore", newest, "--to", tmp_path / "then.db", "--until", before)
+    with threadline.connect(tmp_path / "then.db") as then:
+        assert then.get_tuple(config("b")).checkpoint["id"] == before
+
+
+def test_restore_of_a_thread_is_what_it_was(old, run):
+    run("restore", "org-1/c", "--url", old.url)
+    assert [info.status for info in old.threads(prefix="org-1/")] == ["active"]
+
+
+def test_a_damaged_file_changes_nothing(old, run, tmp_path):
+    file = tmp_path / "x.tla"
+    run("export", "-o", file, "--url", old.url)
+    content = bytearray(file.read_bytes())
+    content[100] ^= 1
+    file.write_bytes(content)
+    _, said = run("import", file, "--to", tmp_path / "new.db", status=1)
+    assert "altered" in said
+    assert not (tmp_path / "new.db").exists()
+    _, said = run("import", tmp_path / "none.tla", "--to", tmp_path / "new.db", status=1)
+    assert said
+
+
+def test_a_way_back_on_the_command_line(run, connect, tmp_path):
+    pytest.importorskip("langgraph.checkpoint.sqlite")
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    saver = connect(tmp_path / "ours.db")
+    grow(saver, config("b"), 0, 3)
+    out, _ = run("export", "b", "--to-langgraph", f"sqlite:///{tmp_path}/back.db", "--url", tmp_path / "ours.db")
+    assert "LangGraph's own tables" in out
+    with SqliteSaver.from_conn_string(str(tmp_path / "back.db")) as back:
+        found = back.get_tuple(config("b"))
+        assert found.checkpoint["channel_values"]["count"] == 2
+        assert found.metadata["step"] == 2
+
+
+def test_follow_copies_until_the_switch(old, connect, tmp_path):
+    arguments = ["copy", old.url, "--to", str(tmp_path / "new.db"), "--follow", "--every", "0.2s"]
+    command = [sys.executable, "-m", "threadline", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    try:
+        said = process.stderr.readline()
+        assert "following" in said
+        at = grow(old, config("b"), 3, 5)
+        new, until = connect(tmp_path / "new.db"), time.monotonic() + 60
+        while (found := new.get_tuple(config("b"))) is None or found.config != at:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        last = grow(old, config("b"), 8, 1)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, out
+    assert new.get_tuple(config("b")).config == last
+    assert picture(new) == picture(old)
