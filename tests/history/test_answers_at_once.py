@@ -45,7 +45,7 @@ def resumed(saver, config):
 def test_the_second_of_two_answers_at_once_is_a_conflict(asked, half, monkeypatch):
     saver, other, config = asked
     between(monkeypatch, lambda: other.thread("t").answer({"ask-one": "first"}))
-    with pytest.raises(threadline.Conflict, match="'ask-one' was answered (already|by somebody else)"):
+    with pytest.raises(threadline.Conflict, match=r"'ask-one' was answered (already|by somebody else)"):
         half.call(saver.thread("t"), "answer", {"ask-one": "second"})
     assert resumed(saver, config) == [("one", ["first"])]
 
@@ -54,7 +54,7 @@ def test_an_answer_that_comes_a_moment_later_is_a_conflict_too(asked, half):
     saver, other, config = asked
     other.thread("t").answer({"ask-one": "first"})
     for second in ({"ask-one": "second"}, {"ask-two": "second", "ask-one": "second"}):
-        with pytest.raises(threadline.Conflict, match="'ask-one' was answered (already|by somebody else)"):
+        with pytest.raises(threadline.Conflict, match=r"'ask-one' was answered (already|by somebody else)"):
             half.call(saver.thread("t"), "answer", second)
     with pytest.raises(threadline.NotFound, match="'ask-nobody'; it waits for ask-two"):
         half.call(saver.thread("t"), "answer", {"ask-nobody": "?"})

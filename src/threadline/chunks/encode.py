@@ -298,12 +298,11 @@ class Encoder:
     ) -> list[Block] | None:
         """Give each item its end and its reference; `fresh` gets the chunks of new ones. Returns what `old` has, too.
 
-        None where there are bytes among the items, which pack like bytearrays.
+        None where bytes stand among the items, which pack like bytearrays.
         """
         pairs, ends, heads, body, item = new.pairs, new.ends, new.heads, new.body, self.digester.item
         count, place, at = len(heads), 0, 0
-        blocks = []
-        followers: dict[Pair, int] | None = None
+        blocks, followers = [], None
         if old is not None and block.length:
             _take_over(new, old, block)
             blocks.append(block)
@@ -317,8 +316,7 @@ class Encoder:
                 return None  # it was changed meanwhile, or its type encodes to other bytes each time
             at += len(packed)
             ends.append(at)
-            head = heads[place]
-            content = ext_frame(OBJECT, head, packed) if head else packed
+            content = ext_frame(OBJECT, heads[place], packed) if heads[place] else packed
             pair: Pair
             if len(content) < INLINE_BYTES:
                 pair = b"", content
@@ -332,12 +330,10 @@ class Encoder:
             place += 1
             if old is None or not old.bounds or place == count:
                 continue
-            # What ends like a run of before is likely to be followed by what followed that one.
             if followers is None:
                 followers = {old.pairs[bound - 1]: bound for bound in old.bounds if _is_plain(old.pairs[bound - 1])}
-            was = followers.get(pair) if _is_plain(pair) else None
-            if was is not None:
-                blocks += _continue(new, old, place, was)
+            if _is_plain(pair) and pair in followers:
+                blocks += _continue(new, old, place, followers[pair])
                 place, at = len(pairs), ends[-1]
         return blocks
 
@@ -352,7 +348,10 @@ def _take_over(new: Sequence, old: Sequence, block: Block) -> None:
 
 
 def _continue(new: Sequence, old: Sequence, place: int, was: int) -> list[Block]:
-    """Take over the runs of an older sequence that follow a place in both, for as long as they are the same."""
+    """Take over the runs of an older sequence that follow a place in both, for as long as they are the same.
+
+    What ends like a run of before is likely to be followed by what followed that one.
+    """
     blocks = []
     while length := continued(old, new, place, new.ends[-1], was):
         blocks.append(Block(place, was, length))

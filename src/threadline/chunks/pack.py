@@ -123,8 +123,9 @@ def _fits(heads: Any, which: Any, sizes: Any, keys: Any, length: int) -> bool:
     if not {bytes}.issuperset(map(type, heads)) or not {int}.issuperset(map(type, sizes)):
         return False
     # A head stands before each of its items when they are taken out: a long one would become many.
-    if any([head and head[0] + 1 != len(head) for head in heads]):
-        return False
+    for head in heads:
+        if head and head[0] + 1 != len(head):
+            return False
     if not 0 < len(sizes) <= _MOST_ITEMS or min(sizes) < 1 or sum(sizes) != length:
         return False
     if len(heads) > 1 and (len(which) != len(sizes) or max(which) >= len(heads)):

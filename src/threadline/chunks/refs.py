@@ -49,7 +49,7 @@ LIST, MAP, PIECES = 0, 1, 2
 _DEEPEST = 24
 # Trees within trees: what is nested deeper is written in pieces (chunks/encode.py).
 _DEEPEST_NESTED = 130
-_ONLY_LINKS = frozenset((bytes,))
+_ONLY_LINKS, _INTEGERS = frozenset((bytes,)), frozenset((int,))
 # What taking damaged references apart may raise; inside a generator, StopIteration arrives as RuntimeError.
 _MISFITS = (StopIteration, RuntimeError, TypeError, ValueError, LookupError, AttributeError)
 # The links of a reference side by side, and the reference without them.
@@ -272,5 +272,5 @@ def _count(packed: Any, level: int = 0) -> int:
 def _check_levels(kind: int, counts: Any) -> None:
     if kind not in (LIST, MAP) or type(counts) is not list or len(counts) > _DEEPEST:
         raise ValueError("no reference has this kind or depth")
-    if any([type(count) is not int or count < 0 for count in counts]):
+    if counts and (not _INTEGERS.issuperset(map(type, counts)) or min(counts) < 0):
         raise ValueError("no reference has such levels")

@@ -131,8 +131,8 @@ async def answer(store: Context, thread_id: str, answers: Mapping[str, Any], now
         taken = [one for one in unknown if f"answered:{one}" in noted]
         if taken:  # the same error, however short before it was
             raise Conflict(
-                f"thread {thread_id!r}: {taken[0]!r} was answered already, and that answer stands; nothing of this call "
-                f"was stored"
+                f"thread {thread_id!r}: {taken[0]!r} was answered already, and that answer stands; nothing of this "
+                f"call was stored"
             )
         listed = ", ".join(asks) or "nothing"
         raise NotFound(f"thread {thread_id!r} does not wait for {unknown[0]!r}; it waits for {listed}")
