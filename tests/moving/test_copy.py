@@ -1,10 +1,10 @@
 """Threads copied from one store to another are what they were, whatever both stores are."""
 
 import pytest
-from house import ROOT, config, grow, is_sound, picture, put
+from house import ROOT, config, furnish, grow, is_sound, picture, put
 
 import threadline
-from threadline import InvalidRequest, NotFound
+from threadline import InvalidRequest, NotFound, Unavailable
 
 KINDS = ["memory", "sqlite", "postgres", "mysql", "redis", "sealed sqlite", "sealed redis"]
 
@@ -183,3 +183,21 @@ def test_a_store_is_not_copied_onto_itself(house):
         saver.copy_to(saver)
     with pytest.raises(InvalidRequest, match="another saver"):
         saver.copy_to("sqlite:///x.db")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "sealed sqlite"])
+def test_threads_of_a_cold_tier_move_as_all_others_do(place, house, connect, half, tmp_path, kind):
+    url, options = place(kind)
+    old = furnish(connect(url, **options, cold=f"file://{tmp_path}/cold"), steps=50)
+    old.tier(0)
+    assert old.tier_status().cold_chunks > 0
+    new = house("sqlite")
+    assert half.call(old, "copy_to", new).is_complete
+    old.backup(tmp_path / "x.tla")
+    ring = {name: value for name, value in options.items() if name == "encryption"}
+    assert picture(connect(f"archive:///{tmp_path}/x.tla", **ring)) == picture(new) == picture(old)
+    assert is_sound(new)
+    # Without its objects nothing is moved silently.
+    bare = connect(url, **options)
+    with pytest.raises(Unavailable, match="cold"):
+        half.call(bare, "copy_to", house("sqlite"))

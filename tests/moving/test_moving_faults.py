@@ -38,28 +38,28 @@ def _killed_after(seconds, source, target):
     return "end" not in process.stdout.read()
 
 
-def _check_a_prefix(source, target):
+def _check_a_prefix(whole, target):
     """Each thread of the target is what its original was at some time: its newest checkpoint has all that it needs."""
     assert is_sound(target)
-    whole = picture(source)[0]
-    for name, (_, found, _) in picture(target)[0].items():
+    shown = picture(target)
+    for name, (_, found, _) in shown[0].items():
         own = {str(one[0]): one for one in whole[name][1]}
         for one in found:
             assert one == own[str(one[0])]
         ids = [one[0]["checkpoint_id"] for one in found if one[0]["checkpoint_ns"] == ""]
         every = [one[0]["checkpoint_id"] for one in whole[name][1] if one[0]["checkpoint_ns"] == ""]
         assert ids == every[len(every) - len(ids) :]
+    return shown
 
 
 def _kill_again_and_again(tmp_path, times, steps):
     with threadline.connect(tmp_path / "old.db", synchronous="OFF") as old:
         furnish(old, steps=steps)
-        chance, killed = random.Random(7), 0
+        chance, killed, whole = random.Random(7), 0, picture(old)
         for _ in range(times):
             killed += _killed_after(chance.random() * 0.25, tmp_path / "old.db", tmp_path / "new.db")
             with threadline.connect(tmp_path / "new.db") as new:
-                _check_a_prefix(old, new)
-                if picture(new) == picture(old):
+                if _check_a_prefix(whole[0], new) == whole:
                     new.close()
                     for path in tmp_path.glob("new.db*"):
                         path.unlink()

@@ -31,7 +31,10 @@ from .folder import here
 
 __all__ = ["ArchiveObjects", "ArchiveWriter", "read_directory", "read_range", "verify_file"]
 
+_BINARY = getattr(os, "O_BINARY", 0)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+# What a file system says that has no links.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _STRETCH = 1 << 20
 
 
@@ -46,7 +49,7 @@ class ArchiveWriter:
         self._whole = Whole()
         self.size = 0
         try:
-            self._file = os.open(self._draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            self._file = os.open(self._draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
         except OSError as error:
             _raise(error, self.path)
         self.add(ARCHIVE_MAGIC)
@@ -67,7 +70,13 @@ class ArchiveWriter:
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes that were added."""
-        return os.pread(self._file, length, offset)
+        parts, left = [], length
+        os.lseek(self._file, offset, os.SEEK_SET)
+        while left and (part := os.read(self._file, left)):
+            parts.append(part)
+            left -= len(part)
+        os.lseek(self._file, 0, os.SEEK_END)
+        return b"".join(parts)
 
     def finish(self, directory: Directory) -> None:
         """Add the directory, flush to the disk, and give the file its name; Conflict where that was taken meanwhile."""
@@ -77,9 +86,7 @@ class ArchiveWriter:
         try:
             os.fsync(self._file)
             os.close(self._file)
-            # A link fails where the name is taken; a rename would replace the file.
-            os.link(self._draft, self.path)
-            os.unlink(self._draft)
+            self._give_name()
             _flush_folder(self.path.parent)
         except FileExistsError:
             with suppress(OSError):
@@ -87,6 +94,19 @@ class ArchiveWriter:
             raise Conflict(f"{self.path} was made by somebody else meanwhile: choose another name") from None
         except OSError as error:
             _raise(error, self.path)
+
+    def _give_name(self) -> None:
+        """Give the draft its name; FileExistsError where that is taken."""
+        try:
+            # A link fails where the name is taken; a rename would replace the file.
+            os.link(self._draft, self.path)
+            os.unlink(self._draft)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if self.path.exists():
+                raise FileExistsError from None
+            os.rename(self._draft, self.path)
 
     def add_last(self, content: bytes) -> None:
         try:
