@@ -63,6 +63,11 @@ def test_a_process_that_is_killed_between_two_steps_leaves_everything_readable(t
         assert _kill_and_check(url, cold, chance.randrange(10_000), chance.randrange(60))
 
 
+def test_a_process_that_is_killed_between_two_steps_on_a_server_leaves_everything_readable(postgres_url, cold):
+    for seed, steps in ((3, 25), (4, 70)):
+        assert _kill_and_check(postgres_url, cold, seed, steps)
+
+
 @pytest.mark.soak
 def test_three_hundred_kills_between_the_steps_leave_nothing_unreadable_and_no_orphan(tmp_path, cold):
     """300 kills at steps 0 to 149, each on what the one before left; a new store for every ten."""
