@@ -16,7 +16,7 @@ from tier_stores import converse, object_names, read
 
 import threadline
 from tests.servers.plugin import require_programs
-from tests.servers.s3 import BUCKET, SeaweedServer
+from tests.servers.s3 import BUCKET, RcloneServer, SeaweedServer
 from threadline import Unavailable
 from threadline.core import leases
 
@@ -55,12 +55,17 @@ def _kill_and_check(url: str, cold: str, seed: int, steps: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_process_that_is_killed_between_two_steps_leaves_everything_readable(tmp_path, cold, seed):
     chance = random.Random(seed)
     url = f"sqlite:///{tmp_path / 'threads.db'}"
     for _ in range(2):
         assert _kill_and_check(url, cold, chance.randrange(10_000), chance.randrange(60))
+
+
+def test_a_process_that_is_killed_between_two_steps_on_a_server_leaves_everything_readable(postgres_url, cold):
+    for seed, steps in ((3, 25), (4, 70)):
+        assert _kill_and_check(postgres_url, cold, seed, steps)
 
 
 @pytest.mark.soak
@@ -90,10 +95,10 @@ def _tier_while_it_is_killed(server, saver, chance, kills):
     return failed
 
 
-def _seaweed_killed(tmp_path, monkeypatch, kills):
-    require_programs("seaweedfs")
+def _killed(kind, tmp_path, monkeypatch, kills):
+    require_programs(kind.kind)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with SeaweedServer() as server:
+    with kind() as server:
         server.make_bucket()
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
@@ -125,10 +130,11 @@ def _until_it_answers(saver):
 
 
 def test_an_object_store_that_is_killed_under_tiering_leaves_everything_readable(tmp_path, monkeypatch):
-    _seaweed_killed(tmp_path, monkeypatch, kills=1)
+    # rclone is up again at once; SeaweedFS takes 20 seconds, and is killed in the soak.
+    _killed(RcloneServer, tmp_path, monkeypatch, kills=4)
 
 
 @pytest.mark.soak
 def test_an_object_store_that_is_killed_thirty_times_leaves_everything_readable(tmp_path, monkeypatch):
     """30 kills of SeaweedFS while chunks go there and come back."""
-    _seaweed_killed(tmp_path, monkeypatch, kills=30)
+    _killed(SeaweedServer, tmp_path, monkeypatch, kills=30)

@@ -58,6 +58,23 @@ def test_the_async_half_reads_objects_on_its_loop(s3, connect):
     asyncio.run(on_loop())
 
 
+def test_a_forked_child_is_told_that_it_cannot_use_what_its_parent_used(connect, tmp_path, monkeypatch):
+    with Heedless() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        objects = open_objects("s3://bucket/p", is_of_loop=False, cache_bytes=0)
+        run_now(objects.put("a", b"content"))
+        child = os.fork()
+        if not child:
+            try:
+                run_now(objects.read("a", [(0, 1)]))
+            except Unavailable as told:
+                os._exit(0 if "forked" in str(told) else 2)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert run_now(objects.read("a", [(0, 7)])) == [b"content"]
+
+
 def test_a_put_passes_the_layer_by():
     """No function more than without a cold tier: the layer hands out the backend's own methods."""
     backend = MemoryBackend()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tier_stores import converse, object_names, object_paths, read, text_of
 
-from threadline import InvalidRequest, KeyRing, TierPolicy, Unavailable
+from threadline import InvalidRequest, KeyRing, ReadOnly, TierPolicy, Unavailable
 from threadline.core.tiering.shapes import PackUse, chosen_to_rewrite
 
 NOW = "0s"
@@ -233,6 +233,28 @@ def test_chunks_that_a_busy_fork_needs_stay(opened):
     assert saver.tier(thread_ids=["t"]).chunks == 0 or saver.tier_status().hot_chunks > 0
     bare = opened(cold=None)
     assert read(bare, "f")["messages"] == said
+
+
+def test_a_view_of_some_threads_reads_cold_values_and_leaves_the_tier_alone(opened):
+    saver = opened()
+    said = converse(saver, "team/t")
+    saver.tier(NOW)
+    view = saver.within("team/")
+    assert read(view, "team/t")["messages"] == said
+    for act in (view.tier, view.tier_plan, view.tier_restore, view.tier_status):
+        with pytest.raises(InvalidRequest, match="whole store"):
+            act()
+
+
+def test_a_saver_that_may_only_read_reads_cold_values_and_plans(opened):
+    said = converse(opened())
+    opened().tier(NOW)
+    reader = opened(read_only=True)
+    assert read(reader)["messages"] == said
+    assert reader.tier_plan(NOW).chunks == 0
+    for act in (reader.tier, reader.tier_restore):
+        with pytest.raises(ReadOnly):
+            act()
 
 
 def test_what_a_policy_rejects():

@@ -27,7 +27,7 @@ def open_objects(
     call = beside_the_loop if is_of_loop else here
     if place.startswith("file://"):
         return FolderObjects(Path(unquote(place.removeprefix("file://"))), call)
-    objects = RemoteObjects(place, is_of_loop=is_of_loop)
+    objects = RemoteObjects(place, call)
     if not cache_bytes:
         return objects
     return CachedObjects(objects, Path(cache) if cache is not None else _default_cache(), cache_bytes, call)

@@ -1,5 +1,8 @@
 """Objects of S3, Google Cloud Storage and Azure, through obstore; both halves, written once.
 
+Both call obstore's blocking functions, which let go of the interpreter's lock; the async half on a thread beside its
+loop. obstore's own coroutines wake the loop from a thread of Rust: a process that ended right after was seen to abort.
+
 obstore reads its keys from the environment and from the machine's role. What it says of an error may hold a key's id or
 the answer of a server, so none of it is shown: an error names the object, the place, the status and the server's code.
 """
@@ -12,7 +15,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from ...base.drive import settled
 from ...errors import InvalidRequest, MissingExtra, ThreadlineError, Unavailable
 from ...packs.spans import merged, sliced
 from ...ports.objects import Span
@@ -29,9 +31,9 @@ _first: list[int] = []
 
 
 class RemoteObjects:
-    """The objects below a prefix of a bucket."""
+    """The objects below a prefix of a bucket. `call` runs what blocks: here, or beside an event loop."""
 
-    def __init__(self, url: str, *, is_of_loop: bool) -> None:
+    def __init__(self, url: str, call: Any) -> None:
         try:
             import obstore
             from obstore.store import from_url
@@ -39,7 +41,7 @@ class RemoteObjects:
             raise MissingExtra("a cold tier needs the package obstore: pip install 'threadline[cold]'") from None
         self.where = url
         self._obstore: Any = obstore
-        self._suffix = "_async" if is_of_loop else ""
+        self._beside = call
         # Whether the server was seen to ignore ranges: from then on objects are read whole.
         self._gives_whole = False
         try:
@@ -84,7 +86,7 @@ class RemoteObjects:
 
     async def _content(self, name: str, got: Any) -> Any:
         try:
-            return await settled(got.bytes_async() if self._suffix else got.bytes())
+            return await self._beside(got.bytes)
         except Exception as error:
             raise self._translated(error, name) from None
 
@@ -92,7 +94,7 @@ class RemoteObjects:
         """What obstore answers; None where there is no such object."""
         self._check_process()
         try:
-            found = await settled(getattr(self._obstore, act + self._suffix)(self._store, name, *args, **options))
+            found = await self._beside(lambda: getattr(self._obstore, act)(self._store, name, *args, **options))
         except self._not_found() as error:
             if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
                 raise Unavailable(f"object {name}: there is no bucket {self.where}") from None

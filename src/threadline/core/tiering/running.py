@@ -173,6 +173,10 @@ def _rules(store: Context, policy: Any) -> TierPolicy:
 
 
 def _tier(store: Context) -> Tier:
+    prefix = getattr(store.backend, "prefix", "")
+    if prefix:
+        # Threads that are not seen from here may need the same chunks.
+        raise InvalidRequest(f"the cold tier is about the whole store; this saver sees only threads {prefix!r}…")
     tier = tier_of(store.backend)
     if tier is None:
         raise InvalidRequest(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...base.checkpoint import ERROR, INTERRUPT, RESUME, Config
 from ...errors import InvalidRequest
+from ...ports.checkpoints import ChunkRow
 from ..half import Half
 from ..making import checkpoint, id_of, place, put, values_at
 from ..raising import refused
@@ -194,3 +195,37 @@ async def test_a_task_that_was_answered_and_finished_waits_no_more(saver: Half, 
     await saver.put_writes(config, [(RESUME, ["yes"])], "answered")
     await saver.put_writes(config, [("n", 1)], "answered")
     assert [one.task_id async for one in saver.interrupts(prefix=thread)] == ["waiting"]
+
+
+async def test_rows_of_chunks_are_swapped_only_where_they_are_what_was_read(saver: Half, thread: str) -> None:
+    """What the cold tier and the rotation of keys rely on: a row that changed, or is gone, stays so."""
+    await put(saver, place(thread), {"text": ["a word " * 200, "another " * 200]})
+
+    async def swap(backend: Any) -> None:
+        pool = (await backend.thread(thread)).pool
+        digests = await backend.pool_digests(pool, b"", 1000)
+        rows = {row[0]: ChunkRow(*row) for row in await backend.chunks(pool, digests)}
+        told = await backend.chunk_sizes(pool, b"", 1000)
+        assert [tuple(one) for one in told] == [
+            (row.digest, row.links, row.form, len(row.data)) for row in sorted(rows.values())
+        ]
+        one = next(iter(rows.values()))
+        far = one._replace(form=one.form | 1 << 30, data=b"somewhere else")
+        gone = one._replace(digest=bytes(16))
+        await backend.rewrap_chunks(
+            pool, [(one._replace(data=b"not this"), far), (gone, far._replace(digest=bytes(16)))]
+        )
+        assert [ChunkRow(*row) for row in await backend.chunks(pool, [one.digest, bytes(16)])] == [one]
+        for before, after in ((one, far), (one, one._replace(data=b"late")), (far, one)):
+            await backend.rewrap_chunks(pool, [(before, after)])
+            held = [ChunkRow(*row) for row in await backend.chunks(pool, [one.digest])]
+            assert held == [far if after is not one else one]
+            forms = await backend.forms()
+            assert (far.form in forms) is (after is not one)
+
+    if saver.is_async:
+        await saver.saver._engine.arun(swap)
+    else:
+        saver.saver._engine.run(swap)
+    await saver.clear_cache()
+    assert (await values_at(saver, place(thread)))["text"] == ["a word " * 200, "another " * 200]
