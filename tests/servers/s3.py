@@ -94,6 +94,10 @@ class SeaweedServer(S3Server):
             "-s3",
             f"-s3.port={self.port}",
             f"-s3.config={self.folder}/s3.json",
+            # These listen on ports that are the same for every server of a machine.
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-master.telemetry=false",
         ]
 
 
