@@ -17,9 +17,12 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info
 CREATED := $(VENV)/.created-$(VERSION)
 FOR_USE := $(VENV)/.installed-for-use
 FOR_DEV := $(VENV)/.installed-for-development
-DEV_EXTRAS := dev,langgraph,pandas,postgres,mysql,redis,otel,alerts,web
+DEV_EXTRAS := dev,langgraph,pandas,postgres,mysql,redis,cold,otel,alerts,web
 OLD     := $(VENV)-oldest
 FOR_OLD := $(OLD)/.installed-$(VERSION)
+# A server of S3 for the tests; it needs older packages than they do.
+MOTO     := $(VENV)-moto
+FOR_MOTO := $(MOTO)/.installed-$(VERSION)
 OLDEST_TESTS := tests/test_conformance.py tests/langgraph/test_graph_agents.py tests/langgraph/test_graph_resume.py
 
 # Where a machine forbids it, as images for containers often do, every process of the tests compiles every module anew.
@@ -36,19 +39,19 @@ help: ## show this list
 demo: $(FOR_USE) ## an agent is killed, resumes, asks, travels and branches, in a few seconds
 	@$(RUN) -m threadline demo $(ARGS)
 
-test: lint oldest ## what a change must pass: lint, types, then the tests
+test: lint oldest $(FOR_MOTO) ## what a change must pass: lint, types, then the tests
 	@$(RUN) -m tests.servers.install
-	@$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	@PATH="$$PATH:$(abspath $(MOTO))/bin" $(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 oldest: $(FOR_OLD) ## the adapter's tests on the oldest LangGraph of the declared range
 	@echo "On the oldest langgraph-checkpoint of the declared range:"
 	@# LangGraph 1.2.0 itself still lists a question that was answered; later versions do not.
 	@$(OLD)/bin/python -m pytest -q -n $(WORKERS) -k 'not two_waiting_siblings' $(OLDEST_TESTS)
 
-soak: $(FOR_DEV) ## the long runs of crashes and races, left out of `make test`
+soak: $(FOR_DEV) $(FOR_MOTO) ## the long runs of crashes and races, left out of `make test`
 	@$(RUN) -m tests.servers.install
 	@# A soak may take long; only one that hangs for an hour is given up.
-	@$(RUN) -m pytest -m soak -o faulthandler_timeout=3600 -n $(WORKERS) $(ARGS)
+	@PATH="$$PATH:$(abspath $(MOTO))/bin" $(RUN) -m pytest -m soak -o faulthandler_timeout=3600 -n $(WORKERS) $(ARGS)
 
 bench: $(FOR_DEV) ## measure side by side with LangGraph's own savers
 	@$(RUN) -m bench $(ARGS)
@@ -66,7 +69,7 @@ format: $(FOR_DEV) ## mend what ruff can mend
 	@$(RUN) -m ruff format .
 
 clean: ## remove the environment, caches and builds
-	rm -rf $(VENV) $(OLD) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) $(OLD) $(MOTO) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(FOR_USE): $(CREATED) pyproject.toml constraints.txt
@@ -88,6 +91,12 @@ $(FOR_OLD): pyproject.toml constraints-oldest.txt
 	@$(OLD)/bin/python -m pip --disable-pip-version-check --no-input install -qq --progress-bar off \
 	    -c constraints-oldest.txt -e '.[langgraph]' langgraph-checkpoint-conformance \
 	    langgraph-checkpoint-sqlite aiosqlite pytest pytest-xdist
+	@touch $@
+
+$(FOR_MOTO): $(FOR_DEV)
+	@$(PYTHON) -m venv --clear $(MOTO)
+	@$(MOTO)/bin/python -m pip --disable-pip-version-check --no-input install -qq --progress-bar off \
+	    'moto[server]>=5,<6' || echo "moto cannot be installed: its tests will be skipped"
 	@touch $@
 
 # A failed `venv` leaves a folder that looks alive; only the stamp says that it was finished.
