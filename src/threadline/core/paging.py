@@ -5,7 +5,7 @@ Rows come through a `Context` where they are to be opened, because it learns the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ __all__ = [
     "each_pool",
     "each_thread",
     "has_chunks",
+    "parts_of",
     "thread_rows",
 ]
 
@@ -146,3 +147,17 @@ async def thread_rows(source: Reads, thread_id: str, *, with_writes: bool = Fals
 async def has_chunks(backend: Backend, pool: int, more_than: int = 0) -> bool:
     """Whether a pool holds more chunks than a number; reads one name more than that, on Redis all names."""
     return len(await backend.pool_digests(pool, b"", more_than + 1)) > more_than
+
+
+def parts_of(entries: Sequence[T], weigh: Callable[[T], int], most_bytes: int, most: int = _PAGE) -> Iterator[list[T]]:
+    """Entries in parts of at most so many, and of so many bytes unless one alone has more."""
+    part: list[T] = []
+    size = 0
+    for entry in entries:
+        if part and (len(part) >= most or size + weigh(entry) > most_bytes):
+            yield part
+            part, size = [], 0
+        part.append(entry)
+        size += weigh(entry)
+    if part:
+        yield part

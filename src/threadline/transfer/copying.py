@@ -21,7 +21,7 @@ from ..base.checkpoint import config_of
 from ..connect import check_driver, make_engine, make_tools, parse_url, split_options
 from ..core.context import Tools, bound
 from ..core.get import Read, read_one
-from ..core.paging import each_found
+from ..core.paging import each_found, parts_of
 from ..core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
 from ..core.put import put_all
 from ..core.requests import Place
@@ -32,7 +32,7 @@ from .compare import Comparison, Wanted, WantedWrite, compare, wanted_from
 from .items import WantedItem, bring_items, wanted_item
 from .langgraph_sqlite import SqliteSource
 from .report import ImportReport
-from .source import Source, SourceCheckpoint, SourceKey, SourceTotals
+from .source import Source, SourceCheckpoint, SourceTotals
 from .transcode import Cipher, TransferCodec, check_tag
 
 __all__ = ["import_postgres", "import_sqlite", "import_threads"]
@@ -166,7 +166,7 @@ class _Import:
         keys = self.source.keys(thread_id)
         held = self.engine.run(lambda backend: _held_keys(backend, thread_id))
         has_gone_on = bool(held - {CheckpointKey(key.namespace, key.id) for key in keys})
-        for batch in _batches(keys):
+        for batch in parts_of(keys, lambda key: key.size_bytes, _BATCH_BYTES, _BATCH_CHECKPOINTS):
             self._import_batch(self.source.checkpoints(thread_id, batch), held, has_gone_on)
             self._advance(len(batch), totals)
 
@@ -294,19 +294,6 @@ def _carry_each_chunk_once(prepared: Iterable[PreparedPut | PreparedWrites]) -> 
         chunks = one.batch.chunks
         one.batch.chunks = {digest: chunk for digest, chunk in chunks.items() if digest not in carried}
         carried.update(one.batch.chunks)
-
-
-def _batches(keys: Sequence[SourceKey]) -> Iterator[list[SourceKey]]:
-    batch: list[SourceKey] = []
-    size_bytes = 0
-    for key in keys:
-        if batch and (len(batch) == _BATCH_CHECKPOINTS or size_bytes + key.size_bytes > _BATCH_BYTES):
-            yield batch
-            batch, size_bytes = [], 0
-        batch.append(key)
-        size_bytes += key.size_bytes
-    if batch:
-        yield batch
 
 
 async def _held_keys(backend: Backend, thread_id: str) -> set[CheckpointKey]:

@@ -4,31 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..core.moving.report import Moved as Counts
+
 __all__ = ["Counts", "ImportReport"]
-
-
-@dataclass(slots=True)
-class Counts:
-    """The outcome of the checkpoints, of the writes, or of the items of the source."""
-
-    copied: int = 0
-    # There already, and the same.
-    present: int = 0
-    # There already, and replaced by what the source has now.
-    renewed: int = 0
-    # There already, different, and left alone: the thread has gone on in the store, the item is newer there.
-    kept: int = 0
-
-    def add(self, others: Counts) -> None:
-        """Count these too."""
-        self.copied += others.copied
-        self.present += others.present
-        self.renewed += others.renewed
-        self.kept += others.kept
-
-    @property
-    def total(self) -> int:
-        return self.copied + self.present + self.renewed + self.kept
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from ...errors import Corrupt
 from ...ports.checkpoints import Change, CheckpointKey, CheckpointRow, Found, ThreadRow, Witness, WriteRow
 from ..context import Context
 from ..known import witness_of
+from ..paging import parts_of
 from ..rows import name_of, write_place
 from .carrier import Carrier, Missing, WentStale
 from .reading import Cut, cut_of, pages_of
@@ -181,7 +182,7 @@ class ThreadCopy:
     async def _send_all(self, steps: Sequence[_Step]) -> dict[CheckpointKey, CheckpointRow]:
         """Send these steps in batches; returns the rows that were sent."""
         sent: dict[CheckpointKey, CheckpointRow] = {}
-        for batch in _batches(steps):
+        for batch in parts_of(steps, lambda step: step.row_bytes, _MOST_ROW_BYTES, _MOST_ROWS):
             sent.update(await self._send(batch))
         return sent
 
@@ -262,16 +263,3 @@ class ThreadCopy:
             return name_of(step.found)
         where = f" in {step.key.namespace!r}" if step.key.namespace else ""
         return f"thread {self.thread.thread_id!r}, checkpoint {step.key.id}{where}"
-
-
-def _batches(steps: Sequence[_Step]) -> Iterator[list[_Step]]:
-    batch: list[_Step] = []
-    size = 0
-    for step in steps:
-        if batch and (len(batch) == _MOST_ROWS or size + step.row_bytes > _MOST_ROW_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(step)
-        size += step.row_bytes
-    if batch:
-        yield batch

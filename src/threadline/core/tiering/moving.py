@@ -9,8 +9,7 @@ that adds a chunk again finds its row, hot or cold.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
 
 from ...errors import Unavailable
 from ...packs.cold import COLD, REFERENCE_BYTES, Reference, cold_row, fits, hot_form, read_reference
@@ -18,6 +17,7 @@ from ...packs.reader import read_pack
 from ...packs.writer import PackWriter
 from ...ports.checkpoints import DIGEST_BYTES, Backend, ChunkRow
 from ...ports.objects import Tier, why_lost
+from ..paging import parts_of
 from .choosing import Chosen
 from .registry import ObjectRecord, note_object
 from .shapes import Restored
@@ -26,7 +26,6 @@ __all__ = ["Mover", "restore_chunks"]
 
 Stored = tuple[bytes, bytes, int, bytes]
 Cold = tuple[ChunkRow, Reference]
-T = TypeVar("T")
 # What one query reads, and what one transaction replaces.
 _READ_BYTES = 4 * 1024 * 1024
 _SWAP_BYTES = 2 * 1024 * 1024
@@ -44,7 +43,7 @@ class Mover:
     async def move(self, pool: int, chosen: Sequence[Chosen]) -> None:
         """Move hot chunks of a pool."""
         writer, rows = self._new(pool), list[ChunkRow]()
-        for part in _parts(chosen, lambda one: one.size, _READ_BYTES):
+        for part in parts_of(chosen, lambda one: one.size, _READ_BYTES):
             stored = {row[0]: row for row in await self._tier.stored_chunks(pool, [one.digest for one in part])}
             for digest, _ in part:
                 row = stored.get(digest)
@@ -60,7 +59,7 @@ class Mover:
     async def rewrite(self, pool: int, cold: Sequence[Cold]) -> None:
         """Move living chunks out of objects that are to go, into new ones. What cannot be read stays where it is."""
         writer, rows = self._new(pool), list[ChunkRow]()
-        for part in _parts(cold, lambda one: one[1].length, _READ_BYTES):
+        for part in parts_of(cold, lambda one: one[1].length, _READ_BYTES):
             for row, data in await self._read(part):
                 if not writer.takes(len(data)):
                     await self._carry(pool, writer, rows)
@@ -107,7 +106,7 @@ class Mover:
             hot = ChunkRow(row.digest, row.links, entry.form, data[entry.offset : entry.offset + entry.length])
             pairs.append((row, cold_row(hot, packed.name, entry.offset)))
         pairs.sort(key=lambda pair: pair[0].digest)  # as puts do: all writers lock rows in one order
-        for part in _parts(pairs, lambda pair: len(pair[0].data), _SWAP_BYTES, _SWAP_ROWS):
+        for part in parts_of(pairs, lambda pair: len(pair[0].data), _SWAP_BYTES, _SWAP_ROWS):
             await self._renew()
             await self._tier.swap_chunks(pool, part)
         self.objects += 1
@@ -123,7 +122,7 @@ class Mover:
 
     async def _count(self, pool: int, pairs: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
         made = {after.digest: after for _, after in pairs}
-        for part in _parts(list(made), lambda _: REFERENCE_BYTES, _READ_BYTES, 500):
+        for part in parts_of(list(made), lambda _: REFERENCE_BYTES, _READ_BYTES, 500):
             for row in await self._tier.stored_chunks(pool, part):
                 if tuple(row) == tuple(made[row[0]]):
                     self.chunks += 1
@@ -133,7 +132,7 @@ class Mover:
 async def restore_chunks(backend: Backend, tier: Tier, pool: int, cold: Sequence[Cold]) -> Restored:
     """Bring chunks back into the database; those that their objects do not have stay as they are, and are counted."""
     chunks = size = lost = 0
-    for part in _parts(cold, lambda one: one[1].length, _READ_BYTES, _SWAP_ROWS):
+    for part in parts_of(cold, lambda one: one[1].length, _READ_BYTES, _SWAP_ROWS):
         stored = {row.digest: row for row, _ in part}
         pairs = []
         for row in await backend.chunks(pool, list(stored)):
@@ -154,17 +153,3 @@ def _is_hot(row: Stored) -> bool:
     if not all(type(one) is bytes for one in (digest, links, data)) or type(form) is not int:
         return False
     return 0 <= form < COLD and len(digest) == DIGEST_BYTES and len(links) % DIGEST_BYTES == 0
-
-
-def _parts(entries: Sequence[T], weigh: Callable[[T], int], most_bytes: int, most: int = 500) -> Iterator[list[T]]:
-    """Parts of some entries, each of a bounded weight and number."""
-    part: list[T] = []
-    weight = 0
-    for entry in entries:
-        if part and (weight + weigh(entry) > most_bytes or len(part) >= most):
-            yield part
-            part, weight = [], 0
-        part.append(entry)
-        weight += weigh(entry)
-    if part:
-        yield part
