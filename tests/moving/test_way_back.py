@@ -1,5 +1,6 @@
 """Threads go back to LangGraph's own tables, and its savers resume them there with the same answer."""
 
+import importlib
 import operator
 import sqlite3
 from typing import Annotated, TypedDict
@@ -68,7 +69,11 @@ def expected():
 def test_a_pending_interrupt_travels_through_every_house_and_home_again(
     expected, place, house, tmp_path, postgres, connect
 ):
-    """LangGraph's saver → SQLite → PostgreSQL → encrypted Redis → a file → SQLite → LangGraph's saver."""
+    """LangGraph's saver → SQLite → PostgreSQL → encrypted Redis → a file → SQLite → LangGraph's saver.
+
+    In a process that uses the runtime as well, whose Send is another class.
+    """
+    importlib.import_module("threadline.graph")
     with SqliteSaver.from_conn_string(str(tmp_path / "old.db")) as saver:
         _asked(saver)
     report = import_threads(f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/ours.db")

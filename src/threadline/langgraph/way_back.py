@@ -59,6 +59,9 @@ def write_back(
     written then.
     """
     register_langgraph_types()
+    # Read as LangGraph's savers give values, whatever else this process uses: a Send of the runtime is none to LangGraph.
+    source = source.with_allowlist([])
+    source._tools.codec.rules.preferred = dict
     choice = CopyChoice(prefix=prefix, thread_ids=threads)
     chosen = [row.thread_id for row in source.run(threads_chosen, choice)]
     keys = {thread_id: _keys(source, thread_id) for thread_id in chosen}
