@@ -59,7 +59,7 @@ def write_back(
     written then.
     """
     register_langgraph_types()
-    # Read as LangGraph's savers give values, whatever else this process uses: a Send of the runtime is none to LangGraph.
+    # As LangGraph's savers give values, whatever else this process uses: a Send of the runtime is none to LangGraph.
     source = source.with_allowlist([])
     source._tools.codec.rules.preferred = dict
     choice = CopyChoice(prefix=prefix, thread_ids=threads)
