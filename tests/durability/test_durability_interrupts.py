@@ -154,7 +154,9 @@ def test_an_interrupt_at_any_line_of_a_lone_caller_leaves_a_saver_that_can_be_wr
 
 
 MEMORY_LINES = [
-    line for name in ("_apply", "remove_checkpoints", "collect") for line in lines_of(getattr(MemoryBackend, name))
+    line
+    for name in ("_put", "_apply", "_add", "_place_row", "_add_writes", "remove_checkpoints", "collect")
+    for line in lines_of(getattr(MemoryBackend, name))
 ]
 
 

@@ -27,7 +27,7 @@ from ..codec.codec import Codec
 from ..codec.envelope import Envelope
 from ..codec.seal import Ring
 from ..errors import Corrupt, InvalidRequest, Unavailable
-from ..packs.cold import is_cold, read_reference
+from ..packs.cold import is_cold, is_reference, read_reference
 from ..ports.checkpoints import Asking, Backend, CheckpointKeys, Found, Query, ThreadRow, Witness, WriteRow
 from ..ports.engine import Operation
 from ..ports.records import Record, RecordSpace, Scan
@@ -120,8 +120,9 @@ class Context:
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         found = await self.backend.chunks(pool, digests)
         if not _UNSEALED.issuperset(forms := list(map(_form_of_chunk, found))):
-            if any(map(is_cold, forms)):
-                raise _out_of_reach(found)
+            cold = [data for _, _, form, data in found if is_cold(form) and is_reference(data)]
+            if cold:
+                raise _out_of_reach(cold[0])
             await self.tools.learn_keys(self.backend, forms)
         return found
 
@@ -145,12 +146,11 @@ class Context:
             await self.tools.learn_keys(self.backend, forms)
 
 
-def _out_of_reach(found: Sequence[tuple[bytes, bytes, int, bytes]]) -> Unavailable:
-    """Some chunks are in objects, and no layer below reads those."""
-    data = next(data for _, _, form, data in found if is_cold(form))
+def _out_of_reach(reference: bytes) -> Unavailable:
+    """A chunk is in an object, and no layer below reads those."""
     return Unavailable(
-        f"the value is in the cold tier (object {read_reference(data).object_name}), and this store was opened without "
-        f"it: open it with cold='s3://bucket/prefix', or as THREADLINE_COLD has it for commands"
+        f"the value is in the cold tier (object {read_reference(reference).object_name}), and this store was opened "
+        f"without it: open it with cold='s3://bucket/prefix', or as THREADLINE_COLD has it for commands"
     )
 
 

@@ -212,7 +212,7 @@ def prepare_writes(
     if type(task_id) is not str:
         task_id = text_id(task_id, "task_id")
     for position, (channel, value) in enumerate(checked):
-        (links, packed), source = encode(value, channel, batch)
+        (links, packed), source = encode(value, f"write {channel}", batch)
         index = WRITES_IDX_MAP.get(channel, position)
         if channel == INTERRUPT and namespace == ROOT:
             tools.asked.note(thread_id, checkpoint_id, True)

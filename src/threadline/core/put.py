@@ -77,7 +77,6 @@ async def put_all(store: Context, prepared: Sequence[Prepared], now: float) -> N
         for one in prepared:
             if isinstance(one, PreparedPut) and one.checks_versions:
                 await refuse_other_values(store, one)
-                one.checks_versions = False
         changes = _changes(tools, prepared, now)
         try:
             outcomes = await store.backend.apply(changes)

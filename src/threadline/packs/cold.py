@@ -14,7 +14,17 @@ from ..errors import Corrupt
 from ..ports.checkpoints import ChunkRow
 from .format import NAME_BYTES
 
-__all__ = ["COLD", "REFERENCE_BYTES", "Reference", "cold_row", "fits", "hot_form", "is_cold", "read_reference"]
+__all__ = [
+    "COLD",
+    "REFERENCE_BYTES",
+    "Reference",
+    "cold_row",
+    "fits",
+    "hot_form",
+    "is_cold",
+    "is_reference",
+    "read_reference",
+]
 
 _SHIFT = 30
 COLD = 1 << _SHIFT
@@ -53,9 +63,14 @@ def cold_row(row: ChunkRow, name: bytes, offset: int) -> ChunkRow:
     return ChunkRow(row.digest, row.links, row.form | COLD, place + _check(row.data))
 
 
+def is_reference(data: Any) -> bool:
+    """Whether the data of a cold row can be a reference; a damaged row may hold anything."""
+    return type(data) is bytes and len(data) == REFERENCE_BYTES
+
+
 def read_reference(data: Any) -> Reference:
     """The reference in a cold row; Corrupt where it is none."""
-    if type(data) is not bytes or len(data) != REFERENCE_BYTES:
+    if not is_reference(data):
         raise Corrupt("its reference to an object is damaged")
     offset = int.from_bytes(data[NAME_BYTES : NAME_BYTES + 8], "big")
     length = int.from_bytes(data[NAME_BYTES + 8 : NAME_BYTES + 12], "big")

@@ -305,13 +305,15 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
             thread = self._alive(thread_id)
             if thread is None:
                 return None
+            ids = self._namespaces(thread).get(namespace)
+            if not ids:
+                return None
             if checkpoint_id is None:
-                ids = self._namespaces(thread).get(namespace)
-                if not ids:
-                    return None
                 checkpoint_id = ids[-1]
-            row = self._checkpoints.get((thread.serial, namespace, checkpoint_id))
-            return self._found(thread, row, with_writes) if row is not None else None
+            # A row without its id is of a put that was interrupted: nothing keeps its chunks.
+            elif checkpoint_id not in ids[(at := bisect_left(ids, checkpoint_id)) : at + 1]:
+                return None
+            return self._found(thread, self._checkpoints[thread.serial, namespace, checkpoint_id], with_writes)
 
     async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
         found = [await self.find(thread_id, namespace, None, with_writes=False) for thread_id in thread_ids]

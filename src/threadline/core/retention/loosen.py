@@ -15,6 +15,7 @@ from ...chunks.pack import Pack, place_in, unpack_pack
 from ...errors import Corrupt, InvalidRequest, NotFound
 from ...packs.cold import is_cold
 from ...ports.checkpoints import DIGEST_BYTES, ChunkRow, split_links
+from ...ports.objects import tier_of
 from ...ports.rules import mark
 from ..context import Context
 from ..paging import chunk_pages, each_pool
@@ -50,7 +51,7 @@ async def loosen(store: Context, pool: int) -> int:
     is in the cold tier stays where it is: collecting reads no object.
     """
     links: dict[bytes, bytes] = {}
-    rows = await store.backend.pool_links(pool)
+    rows = [one for one in await store.backend.pool_links(pool) if type(one) is bytes]
     await mark(rows, set(), partial(_noted, store, pool, links))
     single = {digest for digest, below in links.items() if len(below) == DIGEST_BYTES}
     if not single:
@@ -70,17 +71,27 @@ async def loosen(store: Context, pool: int) -> int:
     loosened = 0
     lonely = sorted((pointers.keys() - as_runs) & hot.keys())
     for start in range(0, len(lonely), _BATCH):
-        for row in await store.chunks(pool, lonely[start : start + _BATCH]):
-            pack = _pack_of(store, pool, ChunkRow(*row))
-            if pack is not None and await _loosen(store, pool, pack, pointers[row[0]]):
+        for row in await _hot_chunks(store, pool, lonely[start : start + _BATCH]):
+            pack = _pack_of(store, pool, row)
+            if pack is not None and await _loosen(store, pool, pack, pointers[row.digest]):
                 loosened += 1
     return loosened
 
 
 async def _noted(store: Context, pool: int, links: dict[bytes, bytes], digests: list[bytes]) -> dict[bytes, bytes]:
     found = await store.backend.links(pool, digests)
-    links.update(found)
-    return found
+    sound = {digest: below for digest, below in found.items() if type(below) is bytes}
+    links.update(sound)
+    return sound
+
+
+async def _hot_chunks(store: Context, pool: int, digests: list[bytes]) -> list[ChunkRow]:
+    """The rows of these chunks; those that somebody has moved to the cold tier in the meantime are left out."""
+    tier = tier_of(store.backend)
+    found = await (tier.stored_chunks if tier is not None else store.backend.chunks)(pool, digests)
+    hot = [ChunkRow(*row) for row in found if not is_cold(row[2])]
+    await store.tools.learn_keys(store.backend, [row.form for row in hot])
+    return hot
 
 
 async def _pointers(store: Context, pool: int, digests: list[bytes]) -> dict[bytes, list[tuple[ChunkRow, int]]]:
@@ -89,7 +100,7 @@ async def _pointers(store: Context, pool: int, digests: list[bytes]) -> dict[byt
     found: dict[bytes, list[tuple[ChunkRow, int]]] = {}
     names = sorted(digests)
     for start in range(0, len(names), _BATCH):
-        for row in map(ChunkRow._make, await store.chunks(pool, names[start : start + _BATCH])):
+        for row in await _hot_chunks(store, pool, names[start : start + _BATCH]):
             content = _unwrapped(store, pool, row)
             if content is None or len(content) > DIGEST_BYTES:
                 continue
