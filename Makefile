@@ -41,7 +41,7 @@ demo: $(FOR_USE) ## an agent is killed, resumes, asks, travels and branches, in 
 
 test: lint oldest $(FOR_MOTO) ## what a change must pass: lint, types, then the tests
 	@$(RUN) -m tests.servers.install
-	@PATH="$$PATH:$(abspath $(MOTO))/bin" $(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 oldest: $(FOR_OLD) ## the adapter's tests on the oldest LangGraph of the declared range
 	@echo "On the oldest langgraph-checkpoint of the declared range:"
@@ -51,7 +51,7 @@ oldest: $(FOR_OLD) ## the adapter's tests on the oldest LangGraph of the declare
 soak: $(FOR_DEV) $(FOR_MOTO) ## the long runs of crashes and races, left out of `make test`
 	@$(RUN) -m tests.servers.install
 	@# A soak may take long; only one that hangs for an hour is given up.
-	@PATH="$$PATH:$(abspath $(MOTO))/bin" $(RUN) -m pytest -m soak -o faulthandler_timeout=3600 -n $(WORKERS) $(ARGS)
+	@$(RUN) -m pytest -m soak -o faulthandler_timeout=3600 -n $(WORKERS) $(ARGS)
 
 bench: $(FOR_DEV) ## measure side by side with LangGraph's own savers
 	@$(RUN) -m bench $(ARGS)

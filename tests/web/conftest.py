@@ -134,8 +134,8 @@ class Tab:
 
 
 @pytest.fixture
-def tab(browser: Browser) -> Iterator[Tab]:
-    """A new tab, with no cookies."""
+def tab(browser: Browser, serve: Callable[[Any], str]) -> Iterator[Tab]:
+    """A new tab, with no cookies; closed before what it looks at is not served any more."""
     context = _browsing.submit(browser.new_context, viewport={"width": 1280, "height": 800}).result()
     opened = _browsing.submit(lambda: Tab(context.new_page())).result()
     yield opened

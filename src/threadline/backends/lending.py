@@ -267,7 +267,16 @@ class Undisturbed:
             from concurrent.futures import ThreadPoolExecutor
 
             self._worker, self._process = ThreadPoolExecutor(1, thread_name_prefix="threadline"), os.getpid()
-        return self._worker.submit(copy_context().run, work).result()
+        asked = self._worker.submit(copy_context().run, work)
+        try:
+            return asked.result()
+        except RuntimeError as error:
+            # An interrupt that comes while a Condition of Python waits may leave its lock free: giving it back then
+            # fails, and that error hides the interrupt.
+            interrupt = error.__context__
+            if interrupt is None or (asked.done() and asked.exception() is error):
+                raise
+            raise interrupt from None
 
 
 def is_of_work(error: BaseException, *kinds: type[BaseException]) -> bool:

@@ -18,7 +18,7 @@ from ...ports.checkpoints import DIGEST_BYTES, ChunkRow, split_links
 from ...ports.objects import tier_of
 from ...ports.rules import mark
 from ..context import Context
-from ..paging import chunk_pages, each_pool
+from ..paging import each_pool
 from .prune import collect_pool
 
 __all__ = ["collect_loosened", "compact", "loosen"]
@@ -26,8 +26,6 @@ __all__ = ["collect_loosened", "compact", "loosen"]
 _BATCH = 500
 # A pack of which less is dead stays as it is.
 _MOST_DEAD = 0.25
-# No pointer is as long as this, sealed or not.
-_LONG = 256
 
 
 async def compact(store: Context) -> None:
@@ -39,9 +37,9 @@ async def compact(store: Context) -> None:
 
 
 async def collect_loosened(store: Context, pool: int) -> int:
-    """Loosen what is mostly dead, then delete what nothing refers to; returns how many chunks went."""
-    await loosen(store, pool)
-    return await collect_pool(store.backend, pool)
+    """Delete what nothing refers to, then what is mostly dead; returns how many chunks went."""
+    removed = await collect_pool(store.backend, pool)
+    return removed + await collect_pool(store.backend, pool) if await loosen(store, pool) else removed
 
 
 async def loosen(store: Context, pool: int) -> int:
@@ -53,23 +51,14 @@ async def loosen(store: Context, pool: int) -> int:
     links: dict[bytes, bytes] = {}
     rows = [one for one in await store.backend.pool_links(pool) if type(one) is bytes]
     await mark(rows, set(), partial(_noted, store, pool, links))
-    single = {digest for digest, below in links.items() if len(below) == DIGEST_BYTES}
-    if not single:
-        return 0
-    hot = {
-        digest: size
-        async for page in chunk_pages(store.backend, pool)
-        for digest, _, form, size in page
-        if not is_cold(form)
-    }
-    pointers = await _pointers(store, pool, [digest for digest in single if hot.get(digest, _LONG) < _LONG])
+    pointers = await _pointers(store, pool, [digest for digest, below in links.items() if len(below) == DIGEST_BYTES])
     pointing = {row.digest for held in pointers.values() for row, _ in held}
     as_runs = {digest for one in rows for digest in split_links(one)}
     for digest, below in links.items():
         if below and digest not in pointing:
             as_runs.update(split_links(below))
     loosened = 0
-    lonely = sorted((pointers.keys() - as_runs) & hot.keys())
+    lonely = sorted(pointers.keys() - as_runs)
     for start in range(0, len(lonely), _BATCH):
         for row in await _hot_chunks(store, pool, lonely[start : start + _BATCH]):
             pack = _pack_of(store, pool, row)
@@ -86,7 +75,7 @@ async def _noted(store: Context, pool: int, links: dict[bytes, bytes], digests: 
 
 
 async def _hot_chunks(store: Context, pool: int, digests: list[bytes]) -> list[ChunkRow]:
-    """The rows of these chunks; those that somebody has moved to the cold tier in the meantime are left out."""
+    """The rows of these chunks, without those that are in the cold tier."""
     tier = tier_of(store.backend)
     found = await (tier.stored_chunks if tier is not None else store.backend.chunks)(pool, digests)
     hot = [ChunkRow(*row) for row in found if not is_cold(row[2])]

@@ -1,6 +1,7 @@
 -- Put and delete records of any spaces: all or, where a condition does not hold, none. Gives the first refused, or -1;
 -- nothing in a store without a format, which lost everything. Of each change: number of the space, name, expected
--- version ('' for any), for a put the first version ('0' deletes), time of creation, time of expiry ('' for none), and the rest of the record.
+-- version ('' for any), for a put the first version ('0' deletes), time of creation, time of expiry ('' for none), and
+-- the rest of the record.
 if redis.call('EXISTS', KEYS[#KEYS]) == 0 then return false end
 local made, after = {}, {}
 for position = 0, #ARGV / 7 - 1 do
