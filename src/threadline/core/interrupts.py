@@ -13,7 +13,7 @@ waits no longer, and cannot be answered again: of two answers at the same time o
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -139,7 +139,7 @@ async def answer(store: Context, thread_id: str, answers: Mapping[str, Any], now
     prepared = []
     # What the same task was told before may be of classes that are not here, and is stored again as it was.
     writing = store.tools.lenient
-    token = secrets.token_bytes(16)  # tells this call's notes from those of another who answers the same
+    token = os.urandom(16)  # tells this call's notes from those of another who answers the same
     for interrupt_id, value in answers.items():
         asked = asks[interrupt_id]
         config = config_of(thread_id, *asked.key)
