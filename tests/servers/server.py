@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .binaries import KINDS, find, missing
 from .keeper import PID_FILE, keeper
@@ -126,6 +126,10 @@ class Server:
     def _answers(self) -> bool:
         raise NotImplementedError
 
+    def _runs_as(self) -> dict[str, Any]:
+        """As whom `subprocess` runs it."""
+        return unprivileged()
+
     def _launch(self) -> bool:
         # The process notes its own number before it becomes the server: the guard can never miss one.
         script = f'echo $$ >{PID_FILE} && exec "$@"'
@@ -137,7 +141,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **unprivileged(),
+                **self._runs_as(),
             )
         process = self._process
         wait_until(lambda: process.poll() is not None or self._answers(), seconds=60)
