@@ -110,13 +110,14 @@ async def test_a_sweep_prunes_every_thread_and_deletes_what_has_expired(saver: H
 
 async def test_collecting_takes_the_dead_parts_of_packs(saver: Half, thread: str) -> None:
     """Items of a run that closed are in a pack; when most of them are gone, the others leave it."""
-    words = [blake2b(f"{thread} {n}".encode()).hexdigest() * 4 for n in range(40)]
+    # A run has 128 items at most, whatever their names are: so many make a pack.
+    words = [blake2b(f"{thread} {n}".encode()).hexdigest() * 4 for n in range(140)]
     configs: list[Config] = []
-    for turn in range(40):
+    for turn, length in enumerate((1, 2, 3, 140)):
         at = configs[-1] if configs else place(thread)
-        configs.append(await put(saver, at, {"words": words[: turn + 1]}, step=turn))
+        configs.append(await put(saver, at, {"words": words[:length]}, step=turn))
     await saver.of(thread).tag("early", configs[2])
-    await put(saver, configs[-1], {"words": ["other", *words[2:5]]}, step=40)
+    await put(saver, configs[-1], {"words": ["other", *words[2:5]]}, step=4)
     await saver.of(thread).prune(keep_last=1)
     assert await saver.collect() > 0
     await saver.clear_cache()
