@@ -192,3 +192,19 @@ def test_the_url_may_stand_before_the_command(
     named = [one.format(store) for one in given]
     assert run(*named, "log", "trip") == run("log", "trip", *named)
     assert "--url" in run(*named, status=2)[1]
+
+
+def test_a_number_that_python_does_not_write_is_told_by_its_length(run: Run, store: Path) -> None:
+    long = 10**5000
+    values = {"n": long, "many": [long, {"of": -long, "in": (1, frozenset((long,)))}]}
+    with threadline.connect(store) as saver:
+        first = saver.thread("long").put(values).id
+        saver.thread("long").put({"n": long + 1})
+    digits = "<a whole number of about 5,001 digits>"
+    told = run("show", "long", first)[0]
+    assert re.search(rf"^n +{digits}$", told, re.M)
+    assert told.count(digits) == 4
+    assert f"~ n: {digits} → {digits}" in run("diff", "long")[0]
+    shown = json.loads(run("show", "long", first, "--json")[0])["values"]
+    assert int(shown["n"]["hex"], 16) == long
+    assert int(shown["many"][0]["hex"], 16) == long

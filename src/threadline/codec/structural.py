@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..base.printable import printable
+from ..base.printable import printable, shown
 from ..errors import Corrupt, MissingExtra, NotAllowed, NotSerializable, ThreadlineError
 from .allowed import Registration, TypeRules
 from .builtin import RARE_NAMES
@@ -248,10 +248,7 @@ def _short(value: Any) -> str:
     """Bytes in an object are rarely read by people; everything else is."""
     if isinstance(value, (bytes, bytearray)) and len(value) > 32:
         return f"<{len(value):,} bytes>"
-    try:
-        return repr(value)
-    except RecursionError:
-        return "<nested too deep to be shown>"
+    return shown(value)
 
 
 log = logging.getLogger("threadline")

@@ -8,6 +8,7 @@ from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
 from ..base.checkpoint import Config
+from ..base.printable import MOST_BITS, shown
 from ..core.history.diff import id_of
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ def _printable(text: str) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
-_shortener = Repr()
+class _Shortener(Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        return shown(x) if x.bit_length() > MOST_BITS else super().repr_int(x, level)
+
+
+_shortener = _Shortener()
 _shortener.maxstring = _shortener.maxother = 100
 _shortener.maxlevel = 3

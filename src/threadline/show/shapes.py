@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..base.printable import printable
+from ..base.printable import about_digits, printable, shown
 from ..codec import StoredException
 from ..codec.structural import Structure
 from .parts import Large
-from .values import Damaged, plain
+from .values import Damaged, plain, text_of
 
 __all__ = ["Shape", "json_text", "legible", "shape_of"]
 
@@ -76,7 +76,7 @@ def shape_of(value: Any, *, whole: bool = False, depth: int = 0) -> Shape:
         return _entries("list", pairs, whole, depth, "" if isinstance(value, list) else type(value).__name__)
     if isinstance(value, Mapping):
         return _entries("dict", [(_key(key), item) for key, item in value.items()], whole, depth)
-    return Shape("plain", printable(value)[:_MOST_TEXT], type(value).__name__)
+    return Shape("plain", printable(text_of(value))[:_MOST_TEXT], type(value).__name__)
 
 
 def _object(value: Structure, whole: bool, depth: int) -> Shape:
@@ -111,9 +111,9 @@ def _number(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return f"a whole number of about {int(value.bit_length() * 0.30103) + 1:,} digits"
+        return about_digits(value)
     return repr(value)
 
 
 def _key(key: Any) -> str:
-    return printable(key if isinstance(key, str) else repr(key))[:200]
+    return printable(key if isinstance(key, str) else shown(key))[:200]

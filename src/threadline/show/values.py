@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from ..base.printable import printable
+from ..base.printable import MOST_BITS, printable, shown
 from ..codec import StoredException
 from ..codec.structural import Structure
 
-__all__ = ["Damaged", "one_line_of", "plain"]
+__all__ = ["Damaged", "one_line_of", "plain", "text_of"]
 
 
 _PLAIN = (str, int, bool, type(None))
@@ -32,7 +32,7 @@ class Damaged:
 def one_line_of(value: Any, width: int | None = None) -> str:
     """A value as one line, at most so many columns wide."""
     # The text of an exception is its repr already.
-    text = printable(str(value) if isinstance(value, StoredException) else repr(value))
+    text = printable(str(value) if isinstance(value, StoredException) else shown(value))
     if width is None or cell_len(text) <= width:
         return text
     kept = text[: max(width - 1, 0)]
@@ -46,7 +46,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else {"$type": "float", "value": repr(value)}
     if type(value) in _PLAIN:
-        return value
+        # Programs that read JSON take no number of so many digits, and Python writes none.
+        is_long = type(value) is int and value.bit_length() > MOST_BITS
+        return {"$type": "int", "hex": hex(value)} if is_long else value
     if isinstance(value, StoredException):
         return {"$type": value.type_name, "value": value.message}
     if isinstance(value, Structure):
@@ -64,4 +66,12 @@ def plain(value: Any) -> Any:
         return {"$type": "dict", "items": [[plain(key), plain(item)] for key, item in value.items()]}
     if isinstance(value, Damaged):
         return {"$type": "damaged", "value": value.why}
-    return {"$type": f"{type(value).__module__}.{type(value).__qualname__}", "value": str(value)}
+    return {"$type": f"{type(value).__module__}.{type(value).__qualname__}", "value": text_of(value)}
+
+
+def text_of(value: Any) -> str:
+    """The text of a value that JSON has no form for."""
+    try:
+        return str(value)
+    except ValueError:
+        return shown(value)
