@@ -10,6 +10,7 @@ server is raised to a caller. `Pool` is the same for both halves: `Places` count
 
 from __future__ import annotations
 
+import _thread
 import math
 import os
 import threading
@@ -18,6 +19,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext, suppress
 from contextvars import copy_context
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..base.drive import run_now, settled
@@ -25,7 +27,6 @@ from ..errors import Closed, ThreadlineError, Unavailable
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import Executor
 
 __all__ = ["Driver", "Given", "LoopPlaces", "Places", "Pool", "PoolFigures", "Undisturbed", "is_of_work"]
 
@@ -256,27 +257,52 @@ class Undisturbed:
     """
 
     def __init__(self) -> None:
-        self._worker: Executor | None = None
+        self._asked: SimpleQueue[_Asked | None] | None = None
         self._process = 0
+
+    def __del__(self) -> None:
+        if self._asked is not None and self._process == os.getpid():
+            self._asked.put(None)
 
     def run(self, work: Callable[[], T]) -> T:
         """The result of work."""
         if threading.current_thread() is not threading.main_thread():
             return work()
-        if self._worker is None or self._process != os.getpid():  # a fork takes no thread along
-            from concurrent.futures import ThreadPoolExecutor
+        if self._asked is None or self._process != os.getpid():  # a fork takes no thread along
+            asked: SimpleQueue[_Asked | None] = SimpleQueue()
+            _thread.start_new_thread(_serve, (asked,))
+            self._asked, self._process = asked, os.getpid()
+        # What the two threads share is written in C: an interrupt inside Python's own Condition, which executors and
+        # futures are made of, may leave its lock taken for ever.
+        one = _Asked(copy_context().run, work)
+        self._asked.put(one)
+        one.is_done.acquire()
+        if one.error is not None:
+            raise one.error
+        return one.result  # type: ignore[no-any-return]
 
-            self._worker, self._process = ThreadPoolExecutor(1, thread_name_prefix="threadline"), os.getpid()
-        asked = self._worker.submit(copy_context().run, work)
+
+class _Asked:
+    """Work for another thread, and what came of it."""
+
+    __slots__ = ("call", "error", "is_done", "result", "work")
+
+    def __init__(self, call: Callable[[Callable[[], Any]], Any], work: Callable[[], Any]) -> None:
+        self.call, self.work = call, work
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.is_done = threading.Lock()
+        self.is_done.acquire()
+
+
+def _serve(asked: SimpleQueue[_Asked | None]) -> None:
+    while (one := asked.get()) is not None:
         try:
-            return asked.result()
-        except RuntimeError as error:
-            # An interrupt that comes while a Condition of Python waits may leave its lock free: giving it back then
-            # fails, and that error hides the interrupt.
-            interrupt = error.__context__
-            if interrupt is None or (asked.done() and asked.exception() is error):
-                raise
-            raise interrupt from None
+            one.result = one.call(one.work)
+        except BaseException as error:
+            one.error = error
+        one.is_done.release()
+        del one  # or the last result would be held until there is more to do
 
 
 def is_of_work(error: BaseException, *kinds: type[BaseException]) -> bool:
