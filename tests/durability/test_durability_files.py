@@ -316,8 +316,34 @@ def test_a_commit_looks_at_the_names_twice_and_no_more(connect, database, half, 
     put(half, saver, 0)
     put(half, saver, 1)
     looks = []
-    stat = os.stat
-    watched = {str(database), f"{database}-wal"}
-    monkeypatch.setattr(sqlite_file.os, "stat", lambda name: (name in watched and looks.append(name)) or stat(name))
+    look = sqlite_file._identity_of
+    monkeypatch.setattr(sqlite_file, "_identity_of", lambda name: looks.append(name) or look(name))
     put(half, saver, 2)
-    assert len(looks) == 2
+    assert looks == [str(database), f"{database}-wal"]
+
+
+def test_a_name_leads_where_stat_says(tmp_path, monkeypatch):
+    from threadline.backends.sqlite import file as sqlite_file
+
+    here = tmp_path / "naïve \udce9.db"
+    here.write_bytes(b"")
+    link = tmp_path / "link"
+    link.symlink_to(here)
+    found = os.stat(here)
+    for quietly in (sqlite_file._statx, lambda: None):
+        monkeypatch.setattr(sqlite_file, "_statx", quietly)
+        assert sqlite_file._identity_of(str(here)) == (found.st_dev, found.st_ino)
+        assert sqlite_file._identity_of(str(link)) == (found.st_dev, found.st_ino)
+        assert sqlite_file._identity_of(str(tmp_path / "nothing")) is None
+        assert sqlite_file._identity_of(str(here / "below")) is None
+
+
+def test_a_moved_file_is_noticed_without_statx(connect, database, half, monkeypatch):
+    from threadline.backends.sqlite import file as sqlite_file
+
+    monkeypatch.setattr(sqlite_file, "_statx", lambda: None)
+    saver = connect(database)
+    put(half, saver, 0)
+    database.rename(database.with_name("elsewhere.db"))
+    with pytest.raises(threadline.Unavailable, match="moved"):
+        put(half, saver, 1)

@@ -28,6 +28,7 @@ from threadline import KeyRing
 from threadline.backends.memory.backend import MemoryBackend
 from threadline.backends.memory.engine import MemoryEngine
 from threadline.backends.sql.writer import SqlBackend
+from threadline.backends.sqlite.put import SqliteBackend
 from threadline.chunks.cutting import pieces
 from threadline.core.retention.prune import collect_pool
 
@@ -391,7 +392,7 @@ def test_what_vanishes_while_it_is_read_is_no_damage(connect, monkeypatch, act):
 def test_damage_that_appears_while_fsck_runs_beside_a_writer_is_still_named(path, saver, monkeypatch):
     """A row that is written again and again is judged as it is in the end."""
     flip_chunk(path, chunk_of(saver, message(1)))
-    real, count = SqlBackend.find, []
+    real, count = SqliteBackend.find, []
 
     async def find(self, *args, **options):
         found = await real(self, *args, **options)
@@ -399,7 +400,7 @@ def test_damage_that_appears_while_fsck_runs_beside_a_writer_is_still_named(path
         # The head seems to be another row each time until the third.
         return found._replace(row=found.row._replace(created=float(len(count)))) if len(count) < 3 else found
 
-    monkeypatch.setattr(SqlBackend, "find", find)
+    monkeypatch.setattr(SqliteBackend, "find", find)
     assert {number for number, _ in places(saver.fsck().damaged)} == set(range(1, STEPS + 1))
 
 
@@ -407,7 +408,7 @@ def test_what_vanishes_while_it_is_read_again_is_no_damage_either(connect, monke
     """A first read finds nothing; rows are read again, and only then are they and their chunks taken away."""
     saver, other = connect(), connect()
     fill(saver)
-    backend = MemoryBackend if isinstance(saver._engine, MemoryEngine) else SqlBackend
+    backend = MemoryBackend if isinstance(saver._engine, MemoryEngine) else SqliteBackend
     real_chunks, real_find, seen = backend.chunks, backend.find, []
 
     async def find(self, *args, **options):

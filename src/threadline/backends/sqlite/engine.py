@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from inspect import GEN_SUSPENDED, getgeneratorstate
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -204,6 +205,10 @@ class _Database:
     async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """The result of one query."""
         return await self._call(lambda: self._connections.read(query, in_transaction=False))
+
+    async def ask_in_one(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """The result of a few short queries that see one state."""
+        return await self._call(partial(self._connections.read, query))
 
     async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         result: T = await self._commit(work)

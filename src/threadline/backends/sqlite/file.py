@@ -27,6 +27,8 @@ _Identity = tuple[int, int]
 _AT_FDCWD, _STATX_INO = -100, 0x100
 # Of what statx answers: the inode, and behind the times the device's two numbers.
 _STATX = struct.Struct("=32xQ96xII112x")
+# As `os.fsencode` has it.
+_NAMES, _HOW = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
 class DatabaseFile:
@@ -133,10 +135,10 @@ def uri_of(path: str) -> str:
 
 def _identity_of(name: str) -> _Identity | None:
     """What a name leads to at this moment; None if to nothing."""
-    statx = _statx()
-    if statx is not None:
-        answer = bytearray(_STATX.size)
-        if statx(name, answer):
+    if (quietly := _statx()) is not None:
+        statx, buffer = quietly
+        answer = buffer()
+        if statx(_AT_FDCWD, name.encode(_NAMES, _HOW), 0, _STATX_INO, answer) == 0:
             inode, major, minor = _STATX.unpack(answer)
             return (os.makedev(major, minor), inode) if inode else (0, 0)
     try:
@@ -150,11 +152,11 @@ def _identity_of(name: str) -> _Identity | None:
 
 
 @lru_cache(maxsize=1)
-def _statx() -> Callable[[str, bytearray], bool] | None:
-    """A call of `statx` that asks for no time; None where the C library has none.
+def _statx() -> tuple[Callable[..., int], Any] | None:
+    """The `statx` of the C library, and what makes room for its answer; None where it has none.
 
-    Since Linux 6.13 a file whose times were asked for gets new ones at its next write, to the nanosecond. For the
-    `-wal` that made each commit a third slower.
+    Asked for no time: since Linux 6.13 a file whose times were asked for gets new ones at its next write, to the
+    nanosecond. For the `-wal` that made each commit a third slower.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -166,11 +168,7 @@ def _statx() -> Callable[[str, bytearray], bool] | None:
         return None
     buffer: Any = ctypes.c_char * _STATX.size
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, buffer)
-
-    def statx(name: str, answer: bytearray) -> bool:
-        return bool(call(_AT_FDCWD, os.fsencode(name), 0, _STATX_INO, buffer.from_buffer(answer)) == 0)
-
-    return statx
+    return call, buffer
 
 
 def _databases(connection: sqlite3.Connection) -> list[tuple[int, str, str | None]]:

@@ -7,14 +7,15 @@ goes in parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...errors import StorageFull
-from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointKeys, Stale, ThreadRow
+from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointKeys, Found, Stale, ThreadRow
 from ...ports.records import RecordChange
 from ...ports.rules import ACTIVITY_SECONDS, is_usual
+from ..sql.reader import found_row, ordered_writes
 from ..sql.writer import SqlBackend
 from .records import AskingDatabase, SqliteRecords
 from .vectors import SqliteVectors
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..sql.statements import Statements
 
-__all__ = ["SqliteBackend", "put_one", "put_together"]
+__all__ = ["SqliteBackend", "find_one", "put_one", "put_together"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -45,6 +46,9 @@ class PuttingDatabase(AskingDatabase, Protocol):
     async def put(self, change: Change) -> bool:
         """Whether the change was made; if not, its thread is not what the change was prepared for."""
 
+    async def ask_in_one(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """The result of a few short queries that see one state."""
+
     async def make_room(self) -> int:
         """Release the reserve for a deletion; how many bytes were still missing."""
 
@@ -60,6 +64,13 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
             if change.stamp is not None and is_usual(change) and await self.database.put(change):
                 return [Applied(change.stamp)]
         return await super().apply(changes)
+
+    async def find(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
+    ) -> Found | None:
+        return await self.database.ask_in_one(
+            partial(find_one, self.sql, thread_id, namespace, checkpoint_id, with_writes)
+        )
 
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
         try:
@@ -136,6 +147,30 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
         first = await self._in_parts(act, values[:half])
         second = None if first is None else await self._in_parts(act, values[half:])
         return None if first is None or second is None else first + second
+
+
+def find_one(
+    sql: Statements,
+    thread_id: str,
+    namespace: str,
+    checkpoint_id: str | None,
+    with_writes: bool,
+    connection: sqlite3.Connection,
+) -> Found | None:
+    """A checkpoint with its writes, inside a transaction."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    if checkpoint_id is None:
+        row = cursor.execute(sql.newest, (thread_id, namespace)).fetchone()
+    else:
+        row = cursor.execute(sql.find, (thread_id, namespace, checkpoint_id)).fetchone()
+    if row is None:
+        return None
+    found = found_row(row, 0)
+    if not with_writes:
+        return found
+    writes = cursor.execute(sql.writes, (row[1], row[-1], namespace, row[4])).fetchall()
+    return found._replace(writes=ordered_writes(writes)) if writes else found
 
 
 def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> bool:
