@@ -16,7 +16,7 @@ from ..ports.checkpoints import split_links
 from ..ports.objects import why_lost
 from .cutting import INLINE_BYTES, LONGEST_PIECE, MOST_BYTES
 from .digest import Digester, Digesters
-from .pack import Pack, place_in, unpack_pack
+from .pack import PACK, Pack, place_in, unpack_pack
 from .refs import (
     LIST,
     MAP,
@@ -32,6 +32,7 @@ from .refs import (
     unpack_ref,
     unpack_root,
 )
+from .runs import Batch
 
 __all__ = ["ANY_PACK", "Gatherer", "Pile", "chunk_place", "leaves_of_short"]
 
@@ -45,6 +46,8 @@ _MOST_LEAVES = 16
 # What compresses better is hostile, if there is more of it than a value may have: a few rows would fill all memory.
 _LIKELY_RATIO = 256
 _FLAT, _TEXT = frozenset((bytes, type(None))), frozenset((str,))
+# What a remembered item or node takes beside its bytes.
+_ITEM_BYTES, _NODE_BYTES = 150, 200
 
 
 def chunk_place(pool: int, digest: bytes) -> bytes:
@@ -165,6 +168,18 @@ class Gatherer:
                 refs.append(digest)
         return Node(tuple(refs), pack.keys, pack=pack)
 
+    def keep(self, batch: Batch) -> None:
+        """Remember the items and packs of a change that is stored: who puts a checkpoint often reads it next."""
+        nodes, put = batch.nodes, self.contents.put
+        if not self.contents.limit_bytes:
+            return
+        for digest, (_, content) in batch.chunks.items():
+            if digest not in nodes:
+                put(digest, content, len(content) + _ITEM_BYTES)
+            elif content.startswith(PACK):
+                pack = unpack_pack(content)
+                self.nodes.put(digest, Node((), pack.keys, pack=pack), len(content) + _NODE_BYTES)
+
     def clear(self) -> None:
         self.contents.clear()
         self.nodes.clear()
@@ -251,7 +266,7 @@ class Gatherer:
         else:
             held = pile.nodes[digest] = unpack_node(links, content, kind)
         if self.nodes.limit_bytes:
-            self.nodes.put(digest, held, len(links) * 4 + len(content) + 200)
+            self.nodes.put(digest, held, len(links) * 4 + len(content) + _NODE_BYTES)
 
     def _point(self, pile: Pile, digester: Digester, digest: bytes, links: bytes, content: bytes) -> None:
         """Note that an item moved into a pack."""
@@ -283,7 +298,7 @@ class Gatherer:
 
 
 def _item_cost(content: bytes) -> int:
-    return len(content) + 150
+    return len(content) + _ITEM_BYTES
 
 
 def leaves_of_short(packed: Any) -> int | None:

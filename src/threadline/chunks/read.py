@@ -46,6 +46,7 @@ class Reader:
         # Fill a pile with what references need, or with nothing but nodes or roots (chunks/gather.py).
         self.gather, self.gather_nodes = gatherer.gather, gatherer.gather_nodes
         self.gather_roots = gatherer.gather_roots
+        self.keep = gatherer.keep
         self.decoded: BoundedCache[bytes, Any] = BoundedCache(decoded_bytes)
 
     def values(self, pairs: Sequence[Pair], pile: Pile) -> list[Any]:

@@ -37,15 +37,21 @@ _links_of, _ref_of = itemgetter(0), itemgetter(1)
 class Batch:
     """The chunks of one change: new ones, and those that take the place of stored ones."""
 
-    __slots__ = ("chunks", "known", "moved", "plain")
+    __slots__ = ("chunks", "known", "moved", "nodes", "plain")
 
     def __init__(self, known: Collection[bytes] = (), plain: Collection[bytes] = ()) -> None:
         self.chunks: Chunks = {}
+        # Those of them that are no items: packs, other nodes and roots.
+        self.nodes: set[bytes] = set()
         self.moved: Chunks = {}
         # The digests that are known to have a row.
         self.known = known
         # Leaves that are plain ones, whatever else would be made of them: a value is rebuilt as it was stored.
         self.plain = plain
+
+    def add_node(self, name: bytes, links: bytes, content: bytes) -> None:
+        self.chunks[name] = (links, content)
+        self.nodes.add(name)
 
 
 def cut(
@@ -98,7 +104,7 @@ def root_of(kind: int, levels: list[list[bytes]], links: bytes, entries: Any, ba
     if len(links) + len(content) <= ROOT_BYTES:
         return links, packed
     name = digester.node(links, content)
-    batch.chunks[name] = (links, content)
+    batch.add_node(name, links, content)
     return name, True
 
 
@@ -147,7 +153,8 @@ class _Cut:
                 name = self.digester.node(links, content)
                 if packed is None or name in batch.plain:
                     batch.chunks.update(items)
-                    batch.chunks[name], packed = (links, content), None
+                    batch.add_node(name, links, content)
+                    packed = None
             if packed is not None:
                 name = self._packed_run(start, end, packed)
             is_packed = packed is not None
@@ -192,7 +199,7 @@ class _Cut:
     def _packed_run(self, start: int, end: int, packed: bytes) -> bytes:
         batch, digester = self.batch, self.digester
         name = digester.node(b"", packed)
-        batch.chunks[name] = (b"", packed)
+        batch.add_node(name, b"", packed)
         if name not in batch.known:
             for place, (digest, ref) in enumerate(self.new.pairs[start:end]):
                 if ref is None and digest in batch.known:
@@ -275,7 +282,7 @@ def _grown(levels: list[list[bytes]], names: list[bytes], batch: Batch, digester
                 break
             links, content = b"".join(level), ormsgpack.packb(len(level))
             name = digester.node(links, content)
-            batch.chunks[name] = (links, content)
+            batch.add_node(name, links, content)
             level.clear()
     return levels
 

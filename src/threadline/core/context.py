@@ -241,7 +241,8 @@ class Tools:
             codec,
             self.digesters,
             self.envelope,
-            cache_bytes=0 if self._is_in_memory else options.cache_bytes,
+            # What is in memory anyhow is kept a second time only as far as it was compressed.
+            cache_bytes=options.cache_bytes // 4 if self._is_in_memory else options.cache_bytes,
             decoded_bytes=options.cache_bytes,
             share_decoded=options.share_decoded,
         )

@@ -42,23 +42,27 @@ async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, bac
     """`put_all` on a store that may not be open yet."""
     if not tools.is_open:
         await tools.open(backend)
-    if len(prepared) == 1 and not tools.refused and tools.envelope.ring is None:
+    if not tools.refused and tools.envelope.ring is None:
         # What nearly all puts are, in a straight line; whatever else there is to do or to say is for `put_all`.
-        [one] = prepared
-        if isinstance(one, PreparedWrites) or (one.parent_is_known and not one.deltas):
-            if isinstance(one, PreparedPut) and one.checks_versions and one.parent is not None:
-                await refuse_other_values(Context(backend, tools), one)
+        one = prepared[-1]
+        put = one if isinstance(one, PreparedPut) else None
+        if (put is None or (put.parent_is_known and not put.deltas)) and (len(prepared) == 1 or _is_step(prepared)):
+            if put is not None and put.checks_versions and put.parent is not None:
+                await refuse_other_values(Context(backend, tools), put)
             change = _change(tools, one, now if one.made_at is None else one.made_at)
+            if len(prepared) > 1:
+                _take_along(tools, change, prepared[:-1])
             try:
                 [outcome] = await backend.apply([change])
             except Conflict:
                 _note_refusal(tools, prepared)
                 raise
             if type(outcome) is Applied:
-                if isinstance(one, PreparedPut):
-                    _acknowledge(tools, one, change, outcome[0], change.witnesses)
+                if put is not None:
+                    _acknowledge(tools, put, change, outcome[0], change.witnesses)
                 return
-            await _refresh(Context(backend, tools), one)
+            for each in prepared:
+                await _refresh(Context(backend, tools), each)
     await put_all(Context(backend, tools), prepared, now)
 
 
@@ -93,6 +97,30 @@ async def put_all(store: Context, prepared: Sequence[Prepared], now: float) -> N
             await _refresh(store, one)
     why = "chunks were collected or the connection was lost during each of them"
     raise gave_up(f"put to thread {prepared[0].place.thread_id!r}", why)
+
+
+def _is_step(prepared: Sequence[Prepared]) -> bool:
+    """Whether these are one checkpoint, and before it what tasks wrote towards it."""
+    last = prepared[-1]
+    if not isinstance(last, PreparedPut) or last.sibling is not None or last.place[2] is None:
+        return False
+    for one in prepared[:-1]:
+        if not isinstance(one, PreparedWrites) or one.place != last.place or one.known is not last.known:
+            return False
+        if one.are_first or one.made_at is not None or one.batch.moved:
+            return False
+    return True
+
+
+def _take_along(tools: Tools, change: Change, written: Sequence[Prepared]) -> None:
+    """Let pending writes go with the change of the checkpoint that follows them, to the same thread."""
+    chunks, writes, named = [*change.chunks], [*change.writes], {row[0] for row in (*change.chunks, *change.moved)}
+    for one in written:
+        own = _change(tools, one, change.now)
+        chunks += [row for row in own.chunks if row[0] not in named]
+        named.update([row[0] for row in own.chunks])
+        writes += own.writes
+    change.chunks, change.writes = chunks, writes
 
 
 async def _refuse_descendants(store: Context, one: Prepared) -> None:
@@ -269,6 +297,8 @@ def _acknowledge(tools: Tools, put: PreparedPut, change: Change, stamp: Stamp, p
     known = tools.known.learn(thread_id, stamp, sent, witness, proved, put.known)
     if known.stamp == stamp:
         tools.keep_line(thread_id, witness, known.mark, put.settled(), put.sources)
+        if batch.chunks:
+            tools.reader.keep(batch)
     if tools.fencing:
         tools.note_read(Place(thread_id, namespace, checkpoint_id), by_id=put.is_branching)
     tools.coming.pop((thread_id, checkpoint_id), None)

@@ -155,7 +155,12 @@ def check_moment(moment: Any, what: str) -> None:
 
 def check_put(config: Mapping[str, Any], checkpoint: Any, metadata: Any, new_versions: Any) -> str:
     """Check what a put is given; returns the checkpoint's id. The config was checked to name a place."""
-    if type(checkpoint) is dict and type(metadata) is dict and type(new_versions) is dict and "metadata" not in config:
+    if (
+        type(checkpoint) is dict
+        and type(metadata) is dict
+        and type(new_versions) is dict
+        and ("metadata" not in config or type(config["metadata"]) is dict)
+    ):
         # What nearly all puts are given, in a few comparisons; anything else may be sound as well.
         get, step = checkpoint.get, metadata.get("step")
         checkpoint_id, versions, values = get("id"), get("channel_versions"), get("channel_values")
