@@ -358,7 +358,7 @@ class Saver(Maintenance, Moving):
     def _prepared_batch(self, items: Any) -> Sequence[PreparedPut | PreparedWrites]:
         siblings: dict[tuple[str, str, str], PreparedPut] = {}
         prepared: Any = []
-        for item in items if isinstance(items, Iterable) else [None]:
+        for item in items if type(items) is list or isinstance(items, Iterable) else [None]:
             kind, *arguments = item if isinstance(item, (tuple, list)) and item else (None,)
             if kind == "put" and len(arguments) == 4:
                 one = self._preparing(*arguments, siblings)

@@ -44,22 +44,29 @@ def uuid6(*, clock_seq: int | None = None) -> uuid.UUID:
     """A time-ordered UUID greater than every one made before by this process."""
     if clock_seq is None:
         clock_seq = int.from_bytes(os.urandom(2), "big")
-    return _composed(_ticks.next(), clock_seq, _ticks.node)
+    return uuid.UUID(int=_composed(_ticks.next(), clock_seq, _ticks.node))
 
 
 def id_of_now() -> str:
     """The least id that anybody's clock gives at this moment; not an id of anything."""
-    return str(_composed(time.time_ns() // 100 + _GREGORIAN_OFFSET, 0, 0))
+    return _text(_composed(time.time_ns() // 100 + _GREGORIAN_OFFSET, 0, 0))
 
 
-def _composed(tick: int, clock_seq: int, node: int) -> uuid.UUID:
+def _composed(tick: int, clock_seq: int, node: int) -> int:
     bits = (tick >> 12 << 80) | (0x6 << 76) | ((tick & 0xFFF) << 64) | (0x2 << 62)
-    return uuid.UUID(int=bits | (clock_seq & 0x3FFF) << 48 | node)
+    return bits | (clock_seq & 0x3FFF) << 48 | node
+
+
+def _text(number: int) -> str:
+    """A UUID as text, without an object for it."""
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def new_id(step: int | None = None) -> str:
     """A new checkpoint id as text; `step` is kept in it as LangGraph does."""
-    return str(uuid6(clock_seq=step))
+    clock_seq = int.from_bytes(os.urandom(2), "big") if step is None else step
+    return _text(_composed(_ticks.next(), clock_seq, _ticks.node))
 
 
 def id_after(other: str | None) -> str:
@@ -78,5 +85,5 @@ def id_after(other: str | None) -> str:
     if tick + 1 >= 1 << 60:
         return other + "0"
     chance = int.from_bytes(os.urandom(8), "big")
-    made = str(_composed(tick + 1, chance >> 48, chance & 0xFFFFFFFFFFFF))
+    made = _text(_composed(tick + 1, chance >> 48, chance & 0xFFFFFFFFFFFF))
     return made if made > other else other + "0"

@@ -45,7 +45,9 @@ _SMALL_BYTES = 1 << 20
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _TEXT = frozenset((str,))
 _NOTHING = Block(0, 0, 0)
-_NOTHING_PACKED = packb(None)
+# What takes a few bytes, whatever it is.
+_SHORT = frozenset((float, bool, type(None)))
+_WIDE, _FEW_LETTERS = 1 << 63, 64
 # What a value can be encoded from again: a sequence, or the bytes of one item.
 Source = Sequence | bytes
 
@@ -77,7 +79,14 @@ class Encoder:
         elif kind is dict and value and _has_text_keys(value):
             pairs = value.copy()
             return self._sequence(MAP, [*pairs.values()], (*pairs,), path, batch, before)
-        content = _NOTHING_PACKED if value is None and self.codec.foreign is None else self.codec.encode(value, path)
+        if self.codec.foreign is None and (
+            kind in _SHORT
+            or (kind is int and -_WIDE <= value < _WIDE)
+            or (kind is str and len(value) < _FEW_LETTERS and value.isascii())
+        ):
+            content = packb(value)
+            return (b"", content), content
+        content = self.codec.encode(value, path)
         return ((b"", content) if len(content) < INLINE_BYTES else self.content(content, batch)), content
 
     def alone(self, value: Any, path: str, batch: Batch) -> tuple[Pair, Source]:

@@ -47,7 +47,7 @@ async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, bac
         one = prepared[-1]
         put = one if isinstance(one, PreparedPut) else None
         if (put is None or (put.parent_is_known and not put.deltas)) and (len(prepared) == 1 or _is_step(prepared)):
-            if put is not None and put.checks_versions and put.parent is not None:
+            if put is not None and put.checks_versions and _may_repeat_versions(put):
                 await refuse_other_values(Context(backend, tools), put)
             change = _change(tools, one, now if one.made_at is None else one.made_at)
             if len(prepared) > 1:
@@ -114,13 +114,16 @@ def _is_step(prepared: Sequence[Prepared]) -> bool:
 
 def _take_along(tools: Tools, change: Change, written: Sequence[Prepared]) -> None:
     """Let pending writes go with the change of the checkpoint that follows them, to the same thread."""
-    chunks, writes, named = [*change.chunks], [*change.writes], {row[0] for row in (*change.chunks, *change.moved)}
+    writes: list[WriteRow] = []
     for one in written:
-        own = _change(tools, one, change.now)
-        chunks += [row for row in own.chunks if row[0] not in named]
-        named.update([row[0] for row in own.chunks])
-        writes += own.writes
-    change.chunks, change.writes = chunks, writes
+        assert isinstance(one, PreparedWrites)
+        writes += _write_rows(tools, one)
+        if one.batch.chunks:
+            there = {row[0] for row in (*change.chunks, *change.moved)}
+            pool, known = (one.known.stamp[0], one.known.digests) if one.known is not None else (0, ())
+            rows = _chunk_rows(tools, pool, one.batch.chunks, known)
+            change.chunks = [*change.chunks, *[row for row in rows if row[0] not in there]]
+    change.writes = writes
 
 
 async def _refuse_descendants(store: Context, one: Prepared) -> None:
@@ -226,7 +229,8 @@ def _require_chain(put: PreparedPut, change: Change) -> None:
 
 def _change(tools: Tools, one: Prepared, now: float) -> Change:
     known, thread_id = one.known, one.place[0]
-    change = Change(thread_id=thread_id, now=now)
+    change = object.__new__(Change)
+    change.thread_id, change.now = thread_id, now
     change.continues, change.begins = one.descent
     if tools.leases:
         change.lease = tools.leases.get(thread_id)
@@ -249,15 +253,20 @@ def _change(tools: Tools, one: Prepared, now: float) -> Change:
             change.settles = one.checkpoint_id
         change.checkpoints = [write_row(tools, one.drafted, one.settled(), one.place, one.checkpoint_id, now)]
         return change
-    wrap, writes = tools.envelope.wrap_row, []
-    for write in one.writes:
-        form, data = wrap(write[8], packb(["write", thread_id, *write[:7]]))  # its place: see `write_place`
-        writes.append(_new(WriteRow, (*write[:7], form, data, write[9])))
+    writes = _write_rows(tools, one)
     if one.are_first:
         change.firsts = writes
     else:
         change.writes = writes
     return change
+
+
+def _write_rows(tools: Tools, one: PreparedWrites) -> list[WriteRow]:
+    wrap, thread_id, rows = tools.envelope.wrap_row, one.place[0], []
+    for write in one.writes:
+        form, data = wrap(write[8], packb(["write", thread_id, *write[:7]]))  # its place: see `write_place`
+        rows.append(_new(WriteRow, (*write[:7], form, data, write[9])))
+    return rows
 
 
 def _chunk_rows(tools: Tools, pool: int, chunks: Chunks, known: Collection[bytes]) -> list[ChunkRow]:
@@ -340,7 +349,7 @@ def _require_own_values(put: PreparedPut, parent: Roots) -> None:
 
 async def refuse_other_values(store: Context, put: PreparedPut) -> None:
     """Raise InvalidRequest where a channel has another value than the parent has under the same version."""
-    if put.parent is None:
+    if put.parent is None or not _may_repeat_versions(put):
         return
     versions, parent = put.versions, put.parent
     encoded = {name: (pair, put.sources[name]) for name, pair in put.pairs.items()}
@@ -359,6 +368,17 @@ async def refuse_other_values(store: Context, put: PreparedPut) -> None:
                 f"give the channel a higher one in channel_versions and in new_versions, as "
                 f"saver.get_next_version() makes it, or let thread.put() do that"
             )
+
+
+def _may_repeat_versions(put: PreparedPut) -> bool:
+    """Whether a channel that was encoded has the version that it has in the parent."""
+    if put.parent is None:
+        return False
+    versions, before = put.versions, put.parent.versions
+    for name in put.pairs:
+        if name in before and before[name] == versions.get(name):
+            return True
+    return bool(put.compared)
 
 
 async def _reads_as(store: Context, put: PreparedPut, name: str, stored: Pair, source: Source) -> bool:

@@ -181,9 +181,12 @@ class Asking(NamedTuple):
     writes: list[WriteRow]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Change:
-    """What one put or put_writes adds to a thread, in one piece."""
+    """What one put or put_writes adds to a thread, in one piece.
+
+    Without slots: what is not set is the default of the class, and the straight line of a put sets few.
+    """
 
     thread_id: str
     now: float

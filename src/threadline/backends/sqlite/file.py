@@ -87,7 +87,7 @@ class DatabaseFile:
         self._wal_identity = None
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Raise Unavailable unless both names lead to what the connections have open. Costs two calls of `stat`."""
+        """Raise Unavailable unless both names lead to what the connections have open. Costs two system calls."""
         if (
             self.lost is not None
             or self._identity is None

@@ -95,17 +95,17 @@ def _has_batches(kind: Any) -> bool:
     return not any(overridden & names for names in order[:batches])
 
 
-def _store_items(saver: Any, items: Sequence[Item]) -> None:
+def _store_items(saver: Any, items: Sequence[Item], *, together: bool) -> None:
     """Store items in order, in one transaction where the saver can."""
-    if len(items) > 1 and takes_batches(saver):
+    if together and len(items) > 1:
         saver.put_batch([(method, *args) for method, args in items])
         return
     for method, args in items:
         getattr(saver, method)(*args)
 
 
-async def _store_items_async(saver: Any, items: Sequence[Item]) -> None:
-    if len(items) > 1 and takes_batches(saver):
+async def _store_items_async(saver: Any, items: Sequence[Item], *, together: bool) -> None:
+    if together and len(items) > 1:
         await saver.aput_batch([(method, *args) for method, args in items])
         return
     for method, args in items:
@@ -137,7 +137,7 @@ class BlockingWriter:
     def _store(self) -> None:
         items, self._held = self._held, []
         if items:
-            _store_items(self._saver, items)
+            _store_items(self._saver, items, together=self._can_hold)
 
 
 class ThreadWriter:
@@ -151,10 +151,11 @@ class ThreadWriter:
     def __init__(self, saver: Any) -> None:
         self._saver = saver
         self._items: deque[Item] = deque()
-        lock = threading.Lock()
+        # A plain lock where nobody waits: taking it through a condition costs several times as much.
+        self._lock = threading.Lock()
         # Two conditions: those who wait for room must not wake each other, only the thread wakes them.
-        self._arrived = threading.Condition(lock)
-        self._stored = threading.Condition(lock)
+        self._arrived = threading.Condition(self._lock)
+        self._stored = threading.Condition(self._lock)
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         # Whether a thread that added an item is storing.
@@ -169,20 +170,22 @@ class ThreadWriter:
 
     async def add(self, method: str, *args: Any, hold: bool = False) -> None:
         is_held = hold and self._can_hold
-        with self._stored:
-            if self._has_work() and _is_full(self._items, method):
+        with self._lock:
+            if (self._is_storing or self._thread is not None or self._is_slow) and _is_full(self._items, method):
                 self._start()  # it also wakes a thread that lingers
                 while _is_full(self._items, method) and self._failure is None and self._has_work():
                     self._stored.wait()
-            self._raise()
+            if self._failure is not None:
+                raise self._failure
             self._items.append((method, args))
             if is_held or self._is_storing:
                 return
-            if not self._is_direct():
+            if self._thread is not None or self._is_slow:
                 self._start()
                 return
             self._is_storing = True
-        self._store_here()
+            items = list(self._items)
+        self._store_here(items)
 
     def _has_work(self) -> bool:
         """Whether somebody stores, or is to: then a full queue has to be waited for."""
@@ -192,30 +195,27 @@ class ThreadWriter:
         """Whether puts are made here: until a few of them turn out to be slow."""
         return self._thread is None and not self._is_slow
 
-    def _store_here(self) -> None:
-        """Store on the calling thread what is there, and what others add meanwhile; note how long that took."""
-        while True:
-            with self._stored:
-                items = list(self._items)
-                if not items or self._failure is not None:
-                    self._is_storing = False
-                    self._stored.notify_all()
-                    return
+    def _store_here(self, items: list[Item]) -> None:
+        """Store items on the calling thread, and what others add meanwhile; note how long that took."""
+        while items:
             begun = time.perf_counter()
             try:
-                _store_items(self._saver, items)
+                _store_items(self._saver, items, together=self._can_hold)
             except BaseException as error:
                 self._failure = error
-                with self._stored:
+                with self._lock:
                     self._take_out(items)
                     self._is_storing = False
                 raise
-            self._took.append(time.perf_counter() - begun)
+            took = time.perf_counter() - begun
+            self._took.append(took)
             # The middle one counts: a busy machine makes any put look slow now and then.
-            if len(self._took) == TRIED_PUTS and sorted(self._took)[TRIED_PUTS // 2] > SLOW_SECONDS:
-                self._is_slow = True
-            with self._stored:
+            if took > SLOW_SECONDS and len(self._took) == TRIED_PUTS:
+                self._is_slow = sorted(self._took)[TRIED_PUTS // 2] > SLOW_SECONDS
+            with self._lock:
                 self._take_out(items)
+                items = list(self._items) if self._failure is None else []
+                self._is_storing = bool(items)
 
     def _take_out(self, items: Sequence[Item]) -> None:
         """Items leave the queue when they are durable: `settle` waits for an empty queue."""
@@ -227,13 +227,12 @@ class ThreadWriter:
 
     async def settle(self) -> None:
         with self._stored:
-            stores_here = bool(self._items) and not self._is_storing and self._is_direct()
-            if stores_here:
-                self._is_storing = True
+            items: list[Item] = []
+            if self._items and not self._is_storing and self._is_direct():
+                self._is_storing, items = True, list(self._items)
             elif self._items:
                 self._start()
-        if stores_here:
-            self._store_here()
+        self._store_here(items)
         with self._stored:
             self._settling += 1
             self._arrived.notify()
@@ -285,7 +284,7 @@ class ThreadWriter:
                 self._linger()
                 items = list(self._items)
             try:
-                _store_items(self._saver, items)
+                _store_items(self._saver, items, together=self._can_hold)
             except BaseException as error:
                 self._failure = error
             with self._stored:
@@ -348,7 +347,7 @@ class LoopWriter:
         while self._items:
             items = list(self._items)
             try:
-                await _store_items_async(self._saver, items)
+                await _store_items_async(self._saver, items, together=self._can_hold)
             except BaseException as error:
                 self._failure = error
                 self._items.clear()
