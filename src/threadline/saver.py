@@ -201,6 +201,11 @@ class Saver(Maintenance, Moving):
             await self._awrite(prepared)
         return [_config_of(one) for one in prepared]
 
+    @property
+    def prefers_batches(self) -> bool:
+        """Whether several puts in one call cost less than one call for each, and any thread may make it."""
+        return self._engine.prefers_batches
+
     def put_batch(self, items: Sequence[Any]) -> None:
         """Keep checkpoints and pending writes in one transaction, in this order: all of them, or none.
 

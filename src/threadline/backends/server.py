@@ -65,6 +65,7 @@ class ServerEngine(ABC):
 
     opens_inline = False
     is_in_memory = False
+    prefers_batches = True
     url = ""
 
     def __init__(self, *, is_started: bool = True) -> None:

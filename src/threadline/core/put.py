@@ -44,25 +44,30 @@ async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, bac
         await tools.open(backend)
     if not tools.refused and tools.envelope.ring is None:
         # What nearly all puts are, in a straight line; whatever else there is to do or to say is for `put_all`.
-        one = prepared[-1]
-        put = one if isinstance(one, PreparedPut) else None
-        if (put is None or (put.parent_is_known and not put.deltas)) and (len(prepared) == 1 or _is_step(prepared)):
-            if put is not None and put.checks_versions and _may_repeat_versions(put):
-                await refuse_other_values(Context(backend, tools), put)
-            change = _change(tools, one, now if one.made_at is None else one.made_at)
+        first = prepared[0]
+        puts = [one for one in prepared if isinstance(one, PreparedPut)]
+        if (not puts or (puts[0].parent_is_known and not puts[0].deltas)) and (
+            len(prepared) == 1 or _is_line(first, prepared, puts)
+        ):
+            for put in puts:
+                if put.checks_versions and _may_repeat_versions(put):
+                    await refuse_other_values(Context(backend, tools), put)
+            leading = puts[0] if puts else first
+            change = _change(tools, leading, now if leading.made_at is None else leading.made_at)
             if len(prepared) > 1:
-                _take_along(tools, change, prepared[:-1])
+                _take_along(tools, change, [one for one in prepared if one is not leading])
             try:
                 [outcome] = await backend.apply([change])
             except Conflict:
                 _note_refusal(tools, prepared)
                 raise
             if type(outcome) is Applied:
-                if put is not None:
-                    _acknowledge(tools, put, change, outcome[0], change.witnesses)
+                proved: tuple[Witness, ...] = (*change.witnesses,)
+                for put in puts:
+                    proved = (*proved, _acknowledge(tools, put, change, outcome[0], proved))
                 return
-            for each in prepared:
-                await _refresh(Context(backend, tools), each)
+            for one in prepared:
+                await _refresh(Context(backend, tools), one)
     await put_all(Context(backend, tools), prepared, now)
 
 
@@ -99,31 +104,41 @@ async def put_all(store: Context, prepared: Sequence[Prepared], now: float) -> N
     raise gave_up(f"put to thread {prepared[0].place.thread_id!r}", why)
 
 
-def _is_step(prepared: Sequence[Prepared]) -> bool:
-    """Whether these are one checkpoint, and before it what tasks wrote towards it."""
-    last = prepared[-1]
-    if not isinstance(last, PreparedPut) or last.sibling is not None or last.place[2] is None:
-        return False
-    for one in prepared[:-1]:
-        if not isinstance(one, PreparedWrites) or one.place != last.place or one.known is not last.known:
+def _is_line(first: Prepared, prepared: Sequence[Prepared], puts: Sequence[PreparedPut]) -> bool:
+    """Whether these are steps of one namespace, each on the one before: pending writes, and checkpoints behind them."""
+    (thread_id, namespace, _), known, newest = first.place, first.known, None
+    for one in prepared:
+        if one.known is not known or one.place[0] != thread_id or one.place[1] != namespace or one.made_at is not None:
             return False
-        if one.are_first or one.made_at is not None or one.batch.moved:
+        if isinstance(one, PreparedWrites):
+            if one.are_first or one.batch.moved:
+                return False
+        elif one.sibling is not newest or one.deltas or one.place[2] is None or (newest and one.batch.moved):
             return False
-    return True
+        else:
+            newest = one
+    return bool(puts) and prepared[-1] is newest
 
 
-def _take_along(tools: Tools, change: Change, written: Sequence[Prepared]) -> None:
-    """Let pending writes go with the change of the checkpoint that follows them, to the same thread."""
+def _take_along(tools: Tools, change: Change, others: Sequence[Prepared]) -> None:
+    """Let pending writes, and checkpoints that follow, go with the change of a checkpoint, to the same thread."""
     writes: list[WriteRow] = []
-    for one in written:
-        assert isinstance(one, PreparedWrites)
-        writes += _write_rows(tools, one)
+    checkpoints = list(change.checkpoints)
+    for one in others:
+        if isinstance(one, PreparedWrites):
+            writes += _write_rows(tools, one)
+        else:
+            checkpoints.append(write_row(tools, one.drafted, one.settled(), one.place, one.checkpoint_id, change.now))
+            if one.answers:
+                change.settles = one.checkpoint_id
         if one.batch.chunks:
             there = {row[0] for row in (*change.chunks, *change.moved)}
             pool, known = (one.known.stamp[0], one.known.digests) if one.known is not None else (0, ())
             rows = _chunk_rows(tools, pool, one.batch.chunks, known)
             change.chunks = [*change.chunks, *[row for row in rows if row[0] not in there]]
-    change.writes = writes
+    change.writes, change.checkpoints = writes, checkpoints
+    if others[0].known is not None:
+        change.witnesses = others[0].known.witnesses  # as `_change` has it: after the chunks were chosen
 
 
 async def _refuse_descendants(store: Context, one: Prepared) -> None:

@@ -25,6 +25,8 @@ class Engine(Protocol):
     opens_inline: bool
     # Whether stored bytes live as objects in this process, so that caching them again is a waste.
     is_in_memory: bool
+    # Whether several puts in one transaction cost less than one in each, and any thread may make them.
+    prefers_batches: bool
 
     def run(self, operation: Operation[T]) -> T:
         """The result, on the calling thread."""

@@ -29,6 +29,7 @@ class ViewEngine:
         self.url = inner.url
         self.opens_inline = inner.opens_inline
         self.is_in_memory = inner.is_in_memory
+        self.prefers_batches = inner.prefers_batches
         # Where metrics are on, what counts.
         self.meter: Any = getattr(inner, "meter", None)
         self._inner = inner

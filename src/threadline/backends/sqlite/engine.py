@@ -59,6 +59,7 @@ class SqliteEngine:
         self.url = f"sqlite:///{path}" if path else "sqlite://"
         prefix, indexed = check_prefix(table_prefix), indexed_keys(index_metadata)
         self._is_given = connection is not None
+        self.prefers_batches = connection is None
         self._schema = SqliteSchema(self.url, prefix, setup, indexed, read_only=read_only)
         self._connections = SqliteConnections(
             path,

@@ -29,6 +29,7 @@ class AiosqliteEngine:
     url = "sqlite://"
     opens_inline = False
     is_in_memory = False
+    prefers_batches = False
 
     def __init__(self, connection: aiosqlite.Connection, **options: Any) -> None:
         if not hasattr(connection, "_execute"):

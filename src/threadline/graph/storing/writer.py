@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,8 +40,9 @@ WRITES_LIMIT = 16
 # longer for them, and holds up the run.
 SLOW_SECONDS = 0.002
 TRIED_PUTS = 5
-# How long the thread waits for a second checkpoint, which then shares the commit of the first.
+# How long a checkpoint waits for others, which then share its commit, and for how many.
 LINGER_SECONDS = 0.001
+SHARED_PUTS = 4
 Item = tuple[str, tuple[Any, ...]]
 
 
@@ -146,6 +148,10 @@ class ThreadWriter:
     A thread of its own is worth it for a saver that is slow. Others are called directly: the thread that adds an item
     stores it, and all that other threads add in the meantime, in one transaction where the saver can. The items of
     those are left to it.
+
+    Where a transaction costs more than what it holds (`prefers_batches` of the saver), a checkpoint waits for up to
+    SHARED_PUTS - 1 others. The run stores them with the last of these. A thread that watches stores what has waited for
+    LINGER_SECONDS: then the run is busy with something longer.
     """
 
     def __init__(self, saver: Any) -> None:
@@ -158,7 +164,7 @@ class ThreadWriter:
         self._stored = threading.Condition(self._lock)
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
-        # Whether a thread that added an item is storing.
+        # Whether a thread that added an item, or the one that watches, is storing.
         self._is_storing = False
         # How long the last puts took that were made directly.
         self._took: deque[float] = deque(maxlen=TRIED_PUTS)
@@ -166,6 +172,11 @@ class ThreadWriter:
         # How many wait for an empty queue.
         self._settling = 0
         self._can_hold = takes_batches(saver)
+        self._shares = self._can_hold and bool(getattr(saver, "prefers_batches", False))
+        # How many checkpoints wait to share a commit; whether somebody watches them, and must be woken for that.
+        self._sharing = 0
+        self._is_watched = False
+        self._sleeps = False
         self._closed = False
 
     async def add(self, method: str, *args: Any, hold: bool = False) -> None:
@@ -183,9 +194,54 @@ class ThreadWriter:
             if self._thread is not None or self._is_slow:
                 self._start()
                 return
+            if self._shares and not self._closed and self._waits_for_others(method):
+                return
             self._is_storing = True
             items = list(self._items)
         self._store_here(items)
+
+    def _waits_for_others(self, method: str) -> bool:
+        """Whether a new item is left in the queue, under somebody's watch."""
+        if method == "put":
+            self._sharing += 1
+        if self._sharing >= SHARED_PUTS or len(self._items) >= WRITES_LIMIT:
+            return False
+        if not self._is_watched:
+            self._is_watched = True
+            threading.Thread(target=self._watch, name="threadline-watcher", daemon=True).start()
+        elif self._sleeps:
+            self._arrived.notify()
+        return True
+
+    def _watch(self) -> None:
+        """Store what waits for longer than others take to come."""
+        with self._lock:
+            while not self._closed and self._failure is None and not self._is_slow:
+                if not self._items or self._is_storing:
+                    self._sleeps = True
+                    self._arrived.wait()
+                    self._sleeps = False
+                    continue
+                waiting = self._items[0]
+                self._arrived.wait(LINGER_SECONDS)
+                if not self._is_overdue(waiting):
+                    continue
+                self._is_storing = True
+                items = list(self._items)
+                self._lock.release()
+                try:
+                    with suppress(BaseException):  # it is noted, and raised by the next call
+                        self._store_here(items)
+                finally:
+                    self._lock.acquire()
+            self._is_watched = False
+            if self._items and not self._is_storing and not self._closed and self._failure is None:
+                self._start()  # the saver turned out to be slow
+
+    def _is_overdue(self, waiting: Item) -> bool:
+        """Whether an item that was in front is still there, and nobody stores it."""
+        is_left = bool(self._items) and self._items[0] is waiting
+        return is_left and not self._is_storing and self._failure is None
 
     def _has_work(self) -> bool:
         """Whether somebody stores, or is to: then a full queue has to be waited for."""
@@ -223,17 +279,18 @@ class ThreadWriter:
             self._items.popleft()
         if self._failure is not None:
             self._items.clear()
+        self._sharing = 0
         self._stored.notify_all()
 
     async def settle(self) -> None:
-        with self._stored:
+        with self._lock:
             items: list[Item] = []
             if self._items and not self._is_storing and self._is_direct():
                 self._is_storing, items = True, list(self._items)
             elif self._items:
                 self._start()
         self._store_here(items)
-        with self._stored:
+        with self._lock:
             self._settling += 1
             self._arrived.notify()
             while self._items and self._failure is None:
@@ -245,9 +302,9 @@ class ThreadWriter:
         try:
             await self.settle()
         finally:
-            with self._arrived:
+            with self._lock:
                 self._closed = True
-                self._arrived.notify()
+                self._arrived.notify_all()
 
     def _start(self) -> None:
         """Have the thread look at the items, unless somebody stores them already."""
@@ -257,7 +314,7 @@ class ThreadWriter:
             self._thread = threading.Thread(target=self._work, name="threadline-writer", daemon=True)
             self._thread.start()
         else:
-            self._arrived.notify()
+            self._arrived.notify_all()
 
     def _raise(self) -> None:
         if self._failure is not None:
@@ -275,7 +332,7 @@ class ThreadWriter:
 
     def _work(self) -> None:
         while self._failure is None:
-            with self._arrived:
+            with self._lock:
                 while not self._items and not self._closed:
                     self._arrived.wait()
                 if not self._items:
@@ -287,7 +344,7 @@ class ThreadWriter:
                 _store_items(self._saver, items, together=self._can_hold)
             except BaseException as error:
                 self._failure = error
-            with self._stored:
+            with self._lock:
                 self._take_out(items)
 
 
