@@ -149,3 +149,55 @@ async def test_a_batch_keeps_checkpoints_and_writes_in_one_piece(saver: Half, th
         with refused(InvalidRequest):
             await saver.put_batch(hostile)
     assert (await saver.get_tuple(start)).checkpoint["id"] == second["id"]
+
+
+async def test_steps_that_share_a_batch_are_what_they_would_be_alone(saver: Half, thread: str) -> None:
+    """A growing list, whose runs close within and between batches, beside a value that is handed down."""
+    words = [f"word {at} " * 40 for at in range(60)]
+    items: list[Any] = []
+    above, every = place(thread), []
+    for step, word in enumerate(words):
+        versions = {"list": step + 1, "long": 1}
+        values = {"list": words[: step + 1], **({"long": _LONG} if step == 0 else {})}
+        made = checkpoint(values, versions)
+        if step:
+            items.append(("put_writes", above, [("list", [word]), ("other", step)], f"task-{step}", ""))
+        items.append(("put", above, made, {**_LOOP, "step": step}, versions if step == 0 else {"list": step + 1}))
+        above = place(thread, made["id"])
+        every.append(above)
+        if step % 7 in (0, 3, 6):
+            await saver.put_batch(items)
+            items = []
+    if items:
+        await saver.put_batch(items)
+    await saver.clear_cache()
+    for step, config in enumerate(every):
+        found = await stored(saver, config)
+        assert found.checkpoint["channel_values"] == {"list": words[: step + 1], "long": _LONG}
+        assert found.parent_config == (every[step - 1] if step else None)
+        after = step + 1
+        wrote = [(f"task-{after}", "list", words[after : after + 1]), (f"task-{after}", "other", after)]
+        assert found.pending_writes == (wrote if after < len(words) else [])
+    assert not (await saver.fsck()).damaged
+
+
+@two_savers
+async def test_steps_of_a_batch_survive_a_prune_by_another_saver(saver: Half, thread: str) -> None:
+    root = await put(saver, place(thread), {"long": _LONG}, id="1")
+    await put(saver, root, {"long": [*_LONG, "x" * 500]}, id="2")
+    other = saver.another()
+    await other.delete_checkpoint(place(thread, "2"))
+    items: list[Any] = []
+    long, above = [*_LONG, "x" * 500, "y" * 500], root
+    for step in (3, 4):
+        made = checkpoint({"long": long[: 58 + step]}, {"long": 100 + step}, id=str(step))
+        items += [
+            ("put_writes", above, [("long", ["z" * 500])], "task", ""),
+            ("put", above, made, {**_LOOP, "step": step}, {"long": 100 + step}),
+        ]
+        above = place(thread, str(step))
+    await saver.put_batch(items)
+    assert await values_at(other, place(thread, "3")) == {"long": long[:61]}
+    assert await values_at(other, place(thread, "4")) == {"long": long[:62]}
+    assert (await other.get_tuple(place(thread, "3"))).pending_writes == [("task", "long", ["z" * 500])]
+    assert not (await other.fsck()).damaged
