@@ -11,6 +11,7 @@ from graph_making import CONFIG, END, START, Recorder, State, chain, halves, run
 
 import threadline
 from threadline import graph as room
+from threadline.graph.storing.writer import SHARED_PUTS
 
 
 @halves
@@ -89,7 +90,11 @@ def test_tasks_that_only_compute_share_one_commit(durability: str) -> None:
     saver = Batching()
     graph = fan_out(saver, lambda n: {"l": [n]})
     assert graph.invoke({"l": []}, CONFIG, durability=durability) == {"l": list(range(20))}
-    assert saver.batches == [["put_writes", "put"], ["put_writes"] * 20 + ["put"]]
+    if durability == "sync":
+        assert saver.batches == [["put_writes", "put"], ["put_writes"] * 20 + ["put"]]
+    else:  # quick steps share a commit, too
+        assert ["put_writes"] * 20 + ["put"] == saver.batches[-1][-21:]
+        assert len(saver.batches) <= 2
 
 
 @pytest.mark.parametrize("durability", ["sync", "async"])
@@ -108,7 +113,7 @@ def test_steps_share_a_commit_where_commits_are_slow() -> None:
     builder.add_conditional_edges("x", lambda state: "x" if len(state["l"]) < 40 else END, ["x", END])
     assert len(builder.compile(saver).invoke({"l": []}, CONFIG)["l"]) == 40
     assert saver.most == 1
-    assert max(batch.count("put") for batch in saver.batches) == 2
+    assert 2 <= max(batch.count("put") for batch in saver.batches) <= SHARED_PUTS
     # Every checkpoint comes after the writes that lead to it, in whichever transaction.
     assert [what for what, _ in saver.log] == ["put", *["writes", "put"] * 41]
 

@@ -79,7 +79,7 @@ def test_a_checkpoint_that_no_other_follows_is_stored_by_the_thread_that_watches
         assert saver.arrived.wait(20)
         saver.arrived.clear()
         until(lambda: not writer._items)
-    assert saver.threads == {"threadline-watcher"}
+    assert saver.threads == {"threadline-writer"}
     run_now(writer.close())
     until(lambda: not writer._is_watched)
 

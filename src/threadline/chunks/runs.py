@@ -49,6 +49,10 @@ class Batch:
         # Leaves that are plain ones, whatever else would be made of them: a value is rebuilt as it was stored.
         self.plain = plain
 
+    def sent(self) -> Collection[bytes]:
+        """The digests of all chunks of the change."""
+        return self.chunks.keys() | self.moved.keys() if self.moved else self.chunks
+
     def add_node(self, name: bytes, links: bytes, content: bytes) -> None:
         self.chunks[name] = (links, content)
         self.nodes.add(name)

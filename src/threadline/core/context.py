@@ -383,7 +383,7 @@ class Tools:
             cost += one.cost_bytes
         self._lines.put(key, tuple.__new__(Line, (witness, mark, roots, kept)), cost)
 
-    def remember(self, found: Found, digests: Iterable[bytes], roots: Roots) -> None:
+    def remember(self, found: Found, digests: Collection[bytes], roots: Roots) -> None:
         """Note that a row was read: these chunks are stored, and the put that follows need not read it again."""
         if not self.knows(found):
             witness = witness_of(found.row)

@@ -11,7 +11,7 @@ stands beside them. Pending writes teach nothing, because they have no row that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import count
 
 from ..base.bounded_cache import BoundedCache
@@ -52,7 +52,7 @@ class KnownThreads:
         self,
         thread_id: str,
         stamp: Stamp,
-        digests: Iterable[bytes],
+        digests: Collection[bytes],
         witness: Witness,
         replaces: Collection[Witness] = (),
         beside: Known | None = None,
@@ -61,7 +61,7 @@ class KnownThreads:
 
         `replaces` are the witnesses that the row was put after; `beside` is used where nothing else is held yet.
         """
-        held = self._threads.get(thread_id)
+        held = was = self._threads.get(thread_id)
         if held is None or held.stamp != stamp:
             if held is not None and held.stamp[0] == stamp[0] and held.stamp[1] > stamp[1]:
                 return held  # the answer of an older put came late
@@ -74,6 +74,8 @@ class KnownThreads:
             held, others = Known(stamp), []
         # First the witness, then what it proves: another thread may look in between.
         held.witnesses = (*others, witness)
+        if held is was and not digests:
+            return held
         held.digests.update(digests)
         cost = _BYTES_PER_THREAD + _BYTES_PER_DIGEST * len(held.digests) + len(thread_id)
         self._threads.put(thread_id, held, cost)

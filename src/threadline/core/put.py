@@ -62,9 +62,8 @@ async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, bac
                 _note_refusal(tools, prepared)
                 raise
             if type(outcome) is Applied:
-                proved: tuple[Witness, ...] = (*change.witnesses,)
-                for put in puts:
-                    proved = (*proved, _acknowledge(tools, put, change, outcome[0], proved))
+                if puts:
+                    _acknowledge(tools, puts[-1], change, outcome[0], change.witnesses, puts[:-1])
                 return
             for one in prepared:
                 await _refresh(Context(backend, tools), one)
@@ -312,22 +311,36 @@ def _acknowledge_all(
             proved[thread_id] = (*earlier, _acknowledge(tools, one, change, stamp, earlier))
 
 
-def _acknowledge(tools: Tools, put: PreparedPut, change: Change, stamp: Stamp, proved: Collection[Witness]) -> Witness:
-    """The commit is in: what it sent is known, what it encoded may be recognised. Returns the row to know it by."""
-    (thread_id, namespace, parent), checkpoint_id = put.place, put.checkpoint_id
+def _acknowledge(
+    tools: Tools,
+    put: PreparedPut,
+    change: Change,
+    stamp: Stamp,
+    proved: Collection[Witness],
+    before: Sequence[PreparedPut] = (),
+) -> Witness:
+    """The commit is in: what it sent is known, what it encoded may be recognised. Returns the row to know it by.
+
+    `before` are the puts of the same change that this one builds on: where its row is, so is all of theirs.
+    """
+    (thread_id, namespace, _), checkpoint_id = put.place, put.checkpoint_id
     witness = _new(Witness, (namespace, checkpoint_id, change.checkpoints[0][11]))
-    batch = put.batch
-    sent = batch.chunks.keys() | batch.moved.keys() if batch.moved else batch.chunks
+    sent, sources = put.batch.sent(), put.sources
+    if before:
+        sent = set(sent).union(*[one.batch.sent() for one in before])
+        sources = {name: source for one in (*before, put) for name, source in one.sources.items()}
     known = tools.known.learn(thread_id, stamp, sent, witness, proved, put.known)
     if known.stamp == stamp:
-        tools.keep_line(thread_id, witness, known.mark, put.settled(), put.sources)
-        if batch.chunks:
-            tools.reader.keep(batch)
-    if tools.fencing:
-        tools.note_read(Place(thread_id, namespace, checkpoint_id), by_id=put.is_branching)
-    tools.coming.pop((thread_id, checkpoint_id), None)
-    if put.answers and parent is not None:
-        tools.asked.pop((thread_id, parent), None)
+        tools.keep_line(thread_id, witness, known.mark, put.settled(), sources)
+    for one in (*before, put) if before else (put,):
+        if known.stamp == stamp and one.batch.chunks:
+            tools.reader.keep(one.batch)
+        parent, checkpoint_id = one.place[2], one.checkpoint_id
+        if tools.fencing:
+            tools.note_read(Place(thread_id, namespace, checkpoint_id), by_id=one.is_branching)
+        tools.coming.pop((thread_id, checkpoint_id), None)
+        if one.answers and parent is not None:
+            tools.asked.pop((thread_id, parent), None)
     return witness
 
 

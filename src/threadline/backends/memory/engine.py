@@ -23,7 +23,7 @@ class MemoryEngine:
 
     opens_inline = True
     is_in_memory = True
-    prefers_batches = False
+    prefers_batches = True
 
     def __init__(self, backend: Any = None, url: str = "memory://") -> None:
         self.url = url

@@ -11,6 +11,7 @@ raised by the next call.
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 import time
 from collections import deque
@@ -149,9 +150,9 @@ class ThreadWriter:
     stores it, and all that other threads add in the meantime, in one transaction where the saver can. The items of
     those are left to it.
 
-    Where a transaction costs more than what it holds (`prefers_batches` of the saver), a checkpoint waits for up to
-    SHARED_PUTS - 1 others. The run stores them with the last of these. A thread that watches stores what has waited for
-    LINGER_SECONDS: then the run is busy with something longer.
+    Where several puts in one call cost less (`prefers_batches` of the saver), a checkpoint waits for up to
+    SHARED_PUTS - 1 others. The run stores them with the last of these. What has waited for LINGER_SECONDS is stored by
+    another thread (`_Watch`): then the run is busy with something longer.
     """
 
     def __init__(self, saver: Any) -> None:
@@ -164,7 +165,7 @@ class ThreadWriter:
         self._stored = threading.Condition(self._lock)
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
-        # Whether a thread that added an item, or the one that watches, is storing.
+        # Whether a thread that added an item, or one that was started for what waits too long, is storing.
         self._is_storing = False
         # How long the last puts took that were made directly.
         self._took: deque[float] = deque(maxlen=TRIED_PUTS)
@@ -173,10 +174,10 @@ class ThreadWriter:
         self._settling = 0
         self._can_hold = takes_batches(saver)
         self._shares = self._can_hold and bool(getattr(saver, "prefers_batches", False))
-        # How many checkpoints wait to share a commit; whether somebody watches them, and must be woken for that.
+        # How many checkpoints wait to share a commit, whether somebody watches them, and which item was seen in front.
         self._sharing = 0
         self._is_watched = False
-        self._sleeps = False
+        self._seen: Item | None = None
         self._closed = False
 
     async def add(self, method: str, *args: Any, hold: bool = False) -> None:
@@ -207,41 +208,31 @@ class ThreadWriter:
         if self._sharing >= SHARED_PUTS or len(self._items) >= WRITES_LIMIT:
             return False
         if not self._is_watched:
-            self._is_watched = True
-            threading.Thread(target=self._watch, name="threadline-watcher", daemon=True).start()
-        elif self._sleeps:
-            self._arrived.notify()
+            self._is_watched, self._seen = True, None
+            _watch.add(self)
         return True
 
-    def _watch(self) -> None:
-        """Store what waits for longer than others take to come."""
+    def look(self) -> bool:
+        """Have what waited since the last look stored; whether something is left to be looked after."""
         with self._lock:
-            while not self._closed and self._failure is None and not self._is_slow:
-                if not self._items or self._is_storing:
-                    self._sleeps = True
-                    self._arrived.wait()
-                    self._sleeps = False
-                    continue
-                waiting = self._items[0]
-                self._arrived.wait(LINGER_SECONDS)
-                if not self._is_overdue(waiting):
-                    continue
-                self._is_storing = True
-                items = list(self._items)
-                self._lock.release()
-                try:
-                    with suppress(BaseException):  # it is noted, and raised by the next call
-                        self._store_here(items)
-                finally:
-                    self._lock.acquire()
-            self._is_watched = False
-            if self._items and not self._is_storing and not self._closed and self._failure is None:
-                self._start()  # the saver turned out to be slow
+            front = self._items[0] if self._items and not self._is_storing else None
+            is_overdue = front is not None and front is self._seen
+            self._seen = front
+            if not self._items or self._is_slow or self._failure is not None:
+                self._is_watched = False
+                if self._items and self._failure is None:
+                    self._start()  # the saver turned out to be slow
+                return False
+            if not is_overdue:
+                return True
+            self._is_storing = True
+            items = list(self._items)
+        threading.Thread(target=self._store_overdue, args=(items,), name="threadline-writer", daemon=True).start()
+        return True
 
-    def _is_overdue(self, waiting: Item) -> bool:
-        """Whether an item that was in front is still there, and nobody stores it."""
-        is_left = bool(self._items) and self._items[0] is waiting
-        return is_left and not self._is_storing and self._failure is None
+    def _store_overdue(self, items: list[Item]) -> None:
+        with suppress(BaseException):  # it is noted, and raised by the next call
+            self._store_here(items)
 
     def _has_work(self) -> bool:
         """Whether somebody stores, or is to: then a full queue has to be waited for."""
@@ -346,6 +337,48 @@ class ThreadWriter:
                 self._failure = error
             with self._lock:
                 self._take_out(items)
+
+
+class _Watch:
+    """Looks after the items that wait to share a commit, for all runs of the process, on one thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._added = threading.Condition(self._lock)
+        self._writers: set[ThreadWriter] = set()
+        self._is_running = False
+
+    def add(self, writer: ThreadWriter) -> None:
+        """Look at a writer until it says that nothing is left."""
+        with self._lock:
+            self._writers.add(writer)
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name="threadline-watch", daemon=True).start()
+            elif len(self._writers) == 1:
+                self._added.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while not self._writers:
+                    self._added.wait()
+            time.sleep(LINGER_SECONDS)
+            with self._lock:
+                writers = list(self._writers)
+            # A writer that adds itself again while it is looked at stays.
+            for writer in writers:
+                with self._lock:
+                    self._writers.discard(writer)
+                if writer.look():
+                    with self._lock:
+                        self._writers.add(writer)
+            del writers
+            writer = None  # type: ignore[assignment]
+
+
+_watch = _Watch()
+os.register_at_fork(after_in_child=_watch.__init__)  # type: ignore[misc]
 
 
 class LoopWriter:
