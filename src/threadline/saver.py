@@ -210,7 +210,8 @@ class Saver(Maintenance, Moving):
         """Keep checkpoints and pending writes in one transaction, in this order: all of them, or none.
 
         An item is `("put", config, checkpoint, metadata, new_versions)` or `("put_writes", config, writes, task_id,
-        task_path)`, with the arguments of these methods.
+        task_path)`, with the arguments of these methods. It is made for the loops of graphs, which keep versions
+        themselves: a channel that has its parent's version is taken to have its value.
         """
         if not self._tools.is_open:
             self.open()
@@ -366,7 +367,8 @@ class Saver(Maintenance, Moving):
         for item in items if type(items) is list or isinstance(items, Iterable) else [None]:
             kind, *arguments = item if isinstance(item, (tuple, list)) and item else (None,)
             if kind == "put" and len(arguments) == 4:
-                one = self._preparing(*arguments, siblings)
+                config, checkpoint, metadata, new_versions = arguments
+                one = prepare_put(self._tools, config, checkpoint, metadata, new_versions, siblings)
                 siblings[one.place.thread_id, one.place.namespace, one.checkpoint_id] = one
                 prepared.append(one)
             elif kind == "put_writes" and len(arguments) in (3, 4):

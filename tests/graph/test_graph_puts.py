@@ -93,7 +93,7 @@ def test_tasks_that_only_compute_share_one_commit(durability: str) -> None:
     if durability == "sync":
         assert saver.batches == [["put_writes", "put"], ["put_writes"] * 20 + ["put"]]
     else:  # quick steps share a commit, too
-        assert ["put_writes"] * 20 + ["put"] == saver.batches[-1][-21:]
+        assert saver.batches[-1][-21:] == ["put_writes"] * 20 + ["put"]
         assert len(saver.batches) <= 2
 
 

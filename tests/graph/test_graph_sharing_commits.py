@@ -46,6 +46,12 @@ class Batches:
         self.put_batch([("put_writes", *args)])
 
 
+class Nobody:
+    """Looks after nothing."""
+
+    def add(self, writer: ThreadWriter) -> None: ...
+
+
 def step(writer: ThreadWriter, number: int) -> None:
     run_now(writer.add("put_writes", f"w{number}", hold=True))
     run_now(writer.add("put", f"c{number}"))
@@ -59,7 +65,7 @@ def until(reached: Any) -> None:
 
 
 def test_checkpoints_that_come_at_once_share_a_commit_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("threadline.graph.storing.writer.LINGER_SECONDS", 60)
+    monkeypatch.setattr("threadline.graph.storing.writer._watch", Nobody())
     saver = Batches()
     writer = ThreadWriter(saver)
     for number in range(2 * SHARED_PUTS + 1):

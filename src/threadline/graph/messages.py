@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
@@ -36,6 +37,7 @@ __all__ = [
 
 REMOVE_ALL_MESSAGES = "__remove_all__"
 _REMOVE = "remove"
+_id_of = itemgetter("id")
 _FORMATS = ("langchain-openai",)
 
 
@@ -160,7 +162,7 @@ def _ids_of_converted(messages: list[Any]) -> list[Any] | None:
         kind = _conversion.kind
         return [one.id for one in messages] if all(isinstance(one, kind) for one in messages) else None
     try:
-        return [message["id"] for message in messages]
+        return list(map(_id_of, messages))
     except (KeyError, TypeError):
         return None
 
