@@ -197,9 +197,7 @@ class ThreadWriter:
                 return
             if self._shares and not self._closed and self._waits_for_others(method):
                 return
-            self._is_storing = True
-            items = list(self._items)
-        self._store_here(items)
+        self._store_waiting()
 
     def _waits_for_others(self, method: str) -> bool:
         """Whether a new item is left in the queue, under somebody's watch."""
@@ -227,12 +225,31 @@ class ThreadWriter:
                 return True
             self._is_storing = True
             items = list(self._items)
-        threading.Thread(target=self._store_overdue, args=(items,), name="threadline-writer", daemon=True).start()
+        try:
+            threading.Thread(target=self._store_overdue, args=(items,), name="threadline-writer", daemon=True).start()
+        except RuntimeError:  # there are too many threads at this moment
+            self._is_storing = False
         return True
 
     def _store_overdue(self, items: list[Item]) -> None:
         with suppress(BaseException):  # it is noted, and raised by the next call
             self._store_here(items)
+
+    def _store_waiting(self) -> None:
+        """Store what is in the queue, unless another thread began to: who stores looks for more before it ends."""
+        is_mine = False
+        try:
+            with self._lock:
+                if self._is_storing or not self._items or self._failure is not None:
+                    return
+                is_mine = self._is_storing = True
+                items = list(self._items)
+            self._store_here(items)
+        except BaseException:
+            # An interrupt may come before anything was stored: then others must find that nobody does.
+            if is_mine and self._failure is None:
+                self._is_storing = False
+            raise
 
     def _has_work(self) -> bool:
         """Whether somebody stores, or is to: then a full queue has to be waited for."""
@@ -275,12 +292,11 @@ class ThreadWriter:
 
     async def settle(self) -> None:
         with self._lock:
-            items: list[Item] = []
-            if self._items and not self._is_storing and self._is_direct():
-                self._is_storing, items = True, list(self._items)
-            elif self._items:
+            stores_here = bool(self._items) and not self._is_storing and self._is_direct()
+            if self._items and not stores_here:
                 self._start()
-        self._store_here(items)
+        if stores_here:
+            self._store_waiting()
         with self._lock:
             self._settling += 1
             self._arrived.notify()
