@@ -271,7 +271,8 @@ def _saver_maker(graph: Any) -> Callable[[], Any]:
 
 def _crashing(cls: type) -> type:
     """A class like the saver's, whose writing operations ask the watch first."""
-    members: dict[str, Any] = {}
+    # Each step is stored by itself: a crash after one of them must not come after the next.
+    members: dict[str, Any] = {"prefers_batches": False}
     for name in _WRITING:
         if hasattr(cls, name):
             members[name] = _watched(name, getattr(cls, name))
