@@ -74,6 +74,7 @@ def without_chance(text: str) -> str:
     text = INTERRUPT.sub("ID", text)
     text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]*)*(?![0-9a-z])", "ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[ T][\d:.]+(Z|\+00:00)", "TIME", text)
+    text = text.replace(" µs", " ms")
     text = re.sub(r"\b[\d,.]+(?= (B|KB|MB|bytes?|ms|s)\b)|\b[\d,]+(?= \()|\b\d+\.\d+\b", "N", text)
     text = re.sub(r"\b(B|KB|MB|bytes?)\b", "SIZE", text)
     return re.sub(r"[\s|*/\\]+", " ", text).strip()

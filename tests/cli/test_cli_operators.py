@@ -82,6 +82,16 @@ def test_a_limit_says_how_many_are_left_out(run: Run, many: Path) -> None:
     assert len(json.loads(run("threads", "--limit", "0", "--json")[0])) == 123
 
 
+def test_what_is_left_out_does_not_look_like_an_error(run: Run, many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    remarks = run("threads", "--limit", "2")[1]
+    assert "1 thread more" in remarks
+    assert "\x1b[2m" in remarks
+    assert "31m" not in remarks
+
+
 def test_a_long_list_goes_through_the_pager_on_a_terminal(many: Path, tmp_path: Path, monkeypatch: Any) -> None:
     import pty
 

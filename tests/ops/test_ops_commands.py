@@ -25,6 +25,7 @@ from tests.servers.processes import wait_until
 from threadline.ops import Thresholds
 from threadline.ops.names import CATALOGUE
 from threadline.ops.rules import rules
+from threadline.show.words import readable_latency
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 
@@ -152,6 +153,7 @@ def test_a_monitor_tells_its_channels_and_programs(store: Path, tmp_path: Path) 
     assert (event["name"], event["kind"]) == ("latency", "firing")
     assert hook.bodies[0]["title"] == "Threadline: latency firing"
     assert "tells json (channel 1)" in err
+    assert "latency" not in err, "what is printed is not told a second time by the log"
     assert "secret" not in err
     assert process.returncode == 0
 
@@ -176,6 +178,18 @@ def test_a_report_is_text_json_and_a_page(store: Path, run: Run, tmp_path: Path)
     page = tmp_path / "report.html"
     run("report", "--url", store, "--html", "--output", page)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.0000424, "42 µs"), (0.00099, "990 µs"), (0.0031, "3.1 ms"), (1.5, "1,500.0 ms")]
+)
+def test_a_fast_store_answers_in_microseconds(seconds: float, told: str) -> None:
+    assert readable_latency(seconds) == told
+
+
+def test_a_report_never_says_that_a_store_answers_in_no_time(store: Path, run: Run) -> None:
+    out, _ = run("report", "--url", store)
+    assert re.search(r"^answers +in [1-9][\d,.]* (µs|ms)$", out, re.MULTILINE)
 
 
 def test_a_report_escapes_what_comes_from_outside(database: Path, run: Run) -> None:

@@ -51,6 +51,7 @@ __all__ = [
     "progress_bar",
     "readable_bytes",
     "readable_time",
+    "remark",
     "screen_width",
     "without_password",
 ]
@@ -191,6 +192,13 @@ def complain(sentence: str) -> None:
     """One line on standard error."""
     Console(stderr=True, highlight=False, emoji=False, markup=False).print(
         Text.assemble(("threadline: ", "bold red"), clean(sentence)), soft_wrap=True
+    )
+
+
+def remark(sentence: str) -> None:
+    """One line on standard error that is no complaint."""
+    Console(stderr=True, highlight=False, emoji=False, markup=False).print(
+        Text(f"threadline: {clean(sentence)}", "dim"), soft_wrap=True
     )
 
 

@@ -17,7 +17,7 @@ from ..base.printable import printable
 from ..core.context import Context
 from ..core.stats import Stats, take_stats
 from ..core.usage import Share, shares
-from ..show.words import counted, iso_time, readable_bytes, readable_span
+from ..show.words import counted, iso_time, readable_bytes, readable_latency, readable_span
 from .survey import Survey, survey
 
 __all__ = ["Report", "as_html", "as_json", "as_text", "make_report"]
@@ -94,7 +94,7 @@ def as_html(report: Report) -> str:
 
 def _facts(report: Report) -> list[tuple[str, str]]:
     stats, seen = report.stats, report.survey
-    answered = f"in {seen.probe_seconds * 1000:.1f} ms" if seen.is_up else f"no ({seen.error})"
+    answered = f"in {readable_latency(seen.probe_seconds)}" if seen.is_up else f"no ({seen.error})"
     swept = _moment(seen.swept_at) if seen.swept_at is not None else "never"
     oldest = f", the oldest for {readable_span(seen.oldest_question_seconds or 0)}" if seen.questions else ""
     facts = [

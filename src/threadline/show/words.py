@@ -18,6 +18,7 @@ __all__ = [
     "moment_of",
     "pairs_of",
     "readable_bytes",
+    "readable_latency",
     "readable_span",
     "readable_time",
     "without_password",
@@ -44,6 +45,11 @@ def readable_span(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:,.1f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def readable_latency(seconds: float) -> str:
+    """How long a call took: `3.1 ms`, and below a millisecond `42 µs`."""
+    return f"{seconds * 1000:,.1f} ms" if seconds >= 0.001 else f"{seconds * 1_000_000:.0f} µs"
 
 
 def readable_time(seconds: float) -> str:

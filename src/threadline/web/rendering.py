@@ -17,7 +17,7 @@ from .. import __version__
 from ..base.printable import printable
 from ..show.shapes import legible, shape_of
 from ..show.timeline import spoken_span
-from ..show.words import counted, readable_bytes, readable_time, without_password
+from ..show.words import counted, readable_bytes, readable_latency, readable_time, without_password
 from .asked import Asked, Page, link_from
 from .guard import client_root
 
@@ -75,6 +75,7 @@ def _environment() -> Environment:
         time=readable_time,
         moment=_moment,
         span=spoken_span,
+        latency=readable_latency,
         legible=legible,
         clean=printable,
         short=_short,

@@ -20,7 +20,6 @@ from ..open import open_store
 from ..output import (
     AsJson,
     Url,
-    complain,
     counted,
     moment_of,
     paged,
@@ -29,6 +28,7 @@ from ..output import (
     print_rows,
     readable_bytes,
     readable_time,
+    remark,
     screen_width,
 )
 
@@ -90,7 +90,7 @@ def threads(
     else:
         print_none("no threads")
     if left:
-        complain(f"{counted(left, 'thread')} more: --limit 0 lists all, --sort and --since say which come first")
+        remark(f"{counted(left, 'thread')} more: --limit 0 lists all, --sort and --since say which come first")
 
 
 def _chosen(

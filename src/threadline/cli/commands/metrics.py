@@ -13,7 +13,7 @@ from ...ops.dashboard import dashboard_json
 from ...ops.rules import rules_yaml
 from ...ops.serving import MetricsServer
 from ..open import open_store
-from ..output import complain, without_password
+from ..output import remark, without_password
 from .monitor import ErrorRate, LatencyMs, LeastRate, thresholds_of
 
 __all__ = ["metrics"]
@@ -64,7 +64,7 @@ def _serve(url: str, host: str, port: int, every: str) -> None:
         looking = store.saver.monitor(every)
         looking.turn()
         with looking, MetricsServer(looking.watch.meter.exposition, host, port) as server:
-            complain(f"{without_password(url)} is at {server.url}; Ctrl-C ends it")
+            remark(f"{without_password(url)} is at {server.url}; Ctrl-C ends it")
             try:
                 threading.Event().wait()
             except KeyboardInterrupt:

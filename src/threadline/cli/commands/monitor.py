@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated
 
@@ -17,18 +19,18 @@ from ...errors import InvalidRequest
 from ...ops.judging import Event
 from ...ops.thresholds import Thresholds
 from ...ops.watch import Turn
-from ...show.words import readable_bytes, readable_span
+from ...show.words import readable_bytes, readable_latency, readable_span
 from ..open import open_store
 from ..output import (
     AsJson,
     Url,
-    complain,
     counted,
     iso_time,
     print_facts,
     print_json,
     print_line,
     readable_time,
+    remark,
     without_password,
 )
 
@@ -74,7 +76,7 @@ def monitor(
     """
     limits = thresholds_of(latency_ms, error_rate, least_rate)
     show: Callable[[Event], None] = _print_json if as_json else _print_event
-    with open_store(url) as store:
+    with open_store(url) as store, _printed_once():
         watching = store.saver.monitor(
             every,
             thresholds=limits,
@@ -87,12 +89,24 @@ def monitor(
         if once:
             return _look_once(watching.turn(), as_json)
         places = f"tells {', '.join(watching.channels.names)}" if len(watching.channels) else "tells nobody else"
-        complain(f"watches {without_password(url)} and {places}; Ctrl-C ends it")
+        remark(f"watches {without_password(url)} and {places}; Ctrl-C ends it")
         with watching:
             try:
                 threading.Event().wait()
             except KeyboardInterrupt:
                 return
+
+
+@contextmanager
+def _printed_once() -> Iterator[None]:
+    """Keep events out of the log: this command prints them itself, and a log that nobody set up goes to the screen."""
+    log = logging.getLogger("threadline")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def thresholds_of(latency_ms: float, error_rate: float, least_rate: float) -> Thresholds:
@@ -141,7 +155,7 @@ def _look_once(turn: Turn, as_json: bool) -> None:
             }
         )
     else:
-        facts = [("answers", f"in {seen.probe_seconds * 1000:.1f} ms" if seen.is_up else f"no ({seen.error})")]
+        facts = [("answers", f"in {readable_latency(seen.probe_seconds)}" if seen.is_up else f"no ({seen.error})")]
         if seen.size_bytes is not None:
             facts.append(("size", f"{readable_bytes(seen.size_bytes)} in {counted(seen.threads or 0, 'thread')}"))
         if seen.questions is not None:

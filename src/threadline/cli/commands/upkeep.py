@@ -10,6 +10,7 @@ import typer
 from ... import connect
 from ...connect import make_engine
 from ...errors import InvalidRequest
+from ...show.words import readable_latency
 from ..open import require_file
 from ..output import AsJson, Url, complain, one_line, print_facts, print_json, without_password
 
@@ -30,7 +31,7 @@ def health(url: Url, as_json: AsJson = False) -> None:
     if as_json:
         print_json(dataclasses.asdict(found))
     elif found.ok:
-        print_facts([("ok", f"{without_password(url)} answered in {found.latency_seconds * 1000:.1f} ms")])
+        print_facts([("ok", f"{without_password(url)} answered in {readable_latency(found.latency_seconds)}")])
     else:
         complain(one_line(Exception(found.error)))
     if not found.ok:

@@ -18,7 +18,7 @@ from ...core.usage import shares
 from ...errors import Corrupt, NotAllowed, NotFound
 from ...ports.checkpoints import ThreadRow
 from ...ports.rules import is_hidden
-from ...show.words import counted, readable_bytes
+from ...show.words import counted, readable_bytes, readable_latency
 from ..survey import asked_at
 from ..sweeps import SWEEPER, last_sweep
 from .findings import Finding, note, ok, problem, warning
@@ -63,7 +63,7 @@ async def _answers(store: Context) -> Finding:
     health = await probe(store.backend)
     if not health.ok:
         return problem("answers", f"the store took no record: {health.error}", "the message says what to do")
-    took = f"a record was written, read and removed in {health.latency_seconds * 1000:,.1f} ms"
+    took = f"a record was written, read and removed in {readable_latency(health.latency_seconds)}"
     if health.latency_seconds > _SLOW_SECONDS:
         return warning("answers", took, "look at the disk, at long transactions and at the way to the server")
     return ok("answers", took)
