@@ -120,6 +120,25 @@ def test_pages_of_the_list_hold_every_thread_once_newest_first(page: TestClient,
     assert seen[:30] == [f"many-{number:02}" for number in reversed(range(30))]
 
 
+@pytest.mark.parametrize("sort", ["", "recent", "id", "size", "checkpoints"])
+def test_every_order_lists_threads_without_checkpoints(page: TestClient, saver: threadline.Saver, sort: str) -> None:
+    for name in ("begun-a", "begun-b", "begun-c", "zzz"):
+        saver.thread(name).create(ttl=3600)
+    seen: list[str] = []
+    address = f"/threads?limit=4&sort={sort}"
+    while address:
+        text = page.get(address).text
+        seen += re.findall(r'class="name"><a href="[^"]*"><bdi>(.*?)</bdi>', text)
+        following = re.search(r'rel="next" href="([^"]*)"', text)
+        address = following[1].replace("&amp;", "&") if following else ""
+    assert sorted(seen) == sorted(one.thread_id for one in saver.threads())
+    if sort in ("", "recent"):
+        assert seen[-4:] == ["begun-a", "begun-b", "begun-c", "zzz"]
+    if sort not in ("size", "checkpoints"):
+        told = page.get(f"/threads.json?sort={sort}").json()
+        assert sorted(one["thread_id"] for one in told) == sorted(seen)
+
+
 def test_a_thread_that_is_busy_hides_no_other(page: TestClient, saver: threadline.Saver) -> None:
     for number in range(300):
         saver.thread("busy").put({"n": number})

@@ -1,8 +1,8 @@
 """A page of a list of threads: newest activity first or by id, chosen by status, tag and metadata.
 
 What is read grows with the page, not with the store. The newest activity is told by the newest checkpoints of the root
-graph, which are in order; a thread is listed at the newest one it has. Where few threads fit a choice, a page looks at
-so many and no more, and says where to go on.
+graph, which are in order; a thread is listed at the newest one it has, and threads that have none come last, by id. Where
+few threads fit a choice, a page looks at so many and no more, and says where to go on.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _SCANNED_AT_ONCE = 500
 _MOST_FOLLOWED = 600
 # Checkpoints of threads that are listed already are only passed over.
 _MOST_PASSED, _PASSED_AT_ONCE = 40_000, 8_000
+# By activity: where a page begins among the threads without checkpoints, before the id of the last one shown.
+_WITHOUT = "without:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,8 @@ async def list_threads(store: Context, choice: Choice, after: str | None, limit:
         rows, following, is_cut = await _few(store, choice, after, limit, now)
     elif choice.order == "id":
         rows, following, is_cut = await _by_id(store, choice, after, limit, now)
+    elif after is not None and after.startswith(_WITHOUT):
+        rows, following, is_cut = await _without_checkpoints(store, choice, after, limit, now)
     else:
         rows, following, is_cut = await _recent(store, choice, after, limit, now)
     return ThreadPage(threads=tuple(await _described(store, rows, now)), next=following, is_cut=is_cut)
@@ -161,10 +165,31 @@ async def _recent(store: Context, choice: Choice, after: str | None, limit: int,
                     return found, before, False
         passed += len(page)
         if len(page) < size:
-            return found, None, False
+            rest, following, is_cut = await _without_checkpoints(store, choice, _WITHOUT, limit - len(found), now)
+            return found + rest, following, is_cut
         # One long thread may have the newest thousands: pages grow while they bring nobody new.
         size = min(4 * size, _PASSED_AT_ONCE) if len(wanted) < limit else _SCANNED_AT_ONCE
     return found, before, True
+
+
+async def _without_checkpoints(store: Context, choice: Choice, after: str, limit: int, now: float) -> _Rows:
+    """Threads whose root graph has no checkpoint, which no checkpoint leads to."""
+    found: list[ThreadRow] = []
+    place, scanned = after.removeprefix(_WITHOUT), 0
+    while scanned < _MOST_SCANNED:
+        page = await store.threads(place, _SCANNED_AT_ONCE, choice.prefix)
+        headed = {one.thread_id for one in await store.heads([row.thread_id for row in page], ROOT)} if page else ()
+        for row in page:
+            place = row.thread_id
+            if row.thread_id not in headed and await _fits(store, choice, row, now):
+                found.append(row)
+                if len(found) == limit:
+                    more = row is not page[-1] or len(page) == _SCANNED_AT_ONCE
+                    return found, _WITHOUT + place if more else None, False
+        scanned += len(page)
+        if len(page) < _SCANNED_AT_ONCE:
+            return found, None, False
+    return found, _WITHOUT + place, True
 
 
 async def _few(store: Context, choice: Choice, after: str | None, limit: int, now: float) -> _Rows:
