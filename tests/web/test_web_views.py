@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import sqlite3
@@ -48,6 +49,7 @@ PAGES = [
     "/thread?id=lisbon", "/thread?id=lisbon&part=1", "/checkpoint?id=lisbon&at=first-answer", "/checkpoint?id=broken",
     "/checkpoint?id=lisbon&edit=messages", "/value?id=lisbon&channel=messages", "/writes?id=broken", "/diff?id=lisbon",
     "/diff?id=lisbon&a=head&other=porto", "/versions?id=counter&channel=log", "/merge?id=lisbon", "/inbox", "/plan",
+    "/plan?what=prune&id=lisbon", "/plan?what=many&act=archive&q=lis", "/merge?id=lisbon&other=lisbon-copy",
     "/plan?what=sweep&go=1&keep_last=2", "/plan?what=gc", "/storage", "/health", "/find", "/find?q=lis", "/store",
     "/store?ns=users/ann", "/store?ns=users/ann&key=likes", "/cache",
 ]  # fmt: skip
@@ -80,13 +82,62 @@ def test_every_view_opens_read_only_and_for_writing(
         assert "Traceback" not in answer.text
 
 
-@pytest.mark.parametrize("address", [one for one in PAGES if "part=" not in one and one not in ("/plan", "/find")])
-def test_every_view_can_be_had_as_a_command_and_as_json(page: TestClient, address: str) -> None:
+@pytest.mark.parametrize("address", [one for one in PAGES if "part=" not in one])
+def test_every_view_can_be_had_as_a_command_as_python_and_as_json(page: TestClient, address: str) -> None:
     text = page.get(address).text
-    assert "Copy as command" in text or "other=" in address
+    assert "Copy as command" in text
+    python = re.search(r"Copy as Python</summary><div class=\"copy\"><pre>(.*?)</pre>", text, re.DOTALL)
+    assert python is not None
+    compile(html.unescape(python[1]), address, "exec")
     twin = re.search(r'href="([^"]*\.json[^"]*)">JSON', text)
     assert twin is not None
     assert page.get(twin[1].replace("&amp;", "&")).status_code == 200
+
+
+def test_the_twin_of_no_plan_lists_those_there_are(page: TestClient) -> None:
+    for address in ("/plan.json", "/plan.json?what=prune&id=lisbon", "/plan.json?what=sweep"):
+        told = page.get(address).json()
+        assert [one["what"] for one in told["plans"]] == ["prune", "sweep", "rm", "gc", "many"]
+        assert "keep_last" in told["plans"][0]["takes"]
+
+
+def test_python_of_a_page_runs(page: TestClient, capsys: pytest.CaptureFixture[str], saver: threadline.Saver) -> None:
+    said = {"/diff?id=lisbon&a=head&other=porto": "profile", "/cache": "entries=1", "/find?q=lis": "lisbon-copy"}
+    for address, part in {**said, "/plan": "Swept"}.items():
+        python = re.search(
+            r"Copy as Python</summary><div class=\"copy\"><pre>(.*?)</pre>", page.get(address).text, re.DOTALL
+        )
+        assert python is not None
+        exec(html.unescape(python[1]), {})
+        assert part in capsys.readouterr().out, address
+
+
+def test_python_of_a_deletion_names_the_checkpoint(page: TestClient) -> None:
+    text = html.unescape(page.get("/plan?what=rm&id=counter&at=step:3&trash=2d").text)
+    assert "saver.thread('counter').delete('step:3', namespace='', trash='2d')" in text
+
+
+def test_a_job_can_be_had_as_a_command(page: TestClient) -> None:
+    text = page.get("/plan?what=sweep&go=1&keep_last=2").text
+    name = re.search(r'name="plan" value="([^"]*)"', text)
+    assert name is not None
+    ended = page.post("/plan", data={"plan": name[1]}).text
+    assert "threadline sweep --keep-last 2 --yes" in ended
+    assert "Copy as Python" in ended
+
+
+def test_the_first_checkpoint_is_compared_with_nothing(page: TestClient, saver: threadline.Saver) -> None:
+    only = saver.thread("only").put({"n": 1, "names": ["ann"]})
+    assert "Last change" not in page.get("/thread?id=only").text
+    assert "Last change" in page.get("/thread?id=counter").text
+    for address in ("/diff?id=only", f"/diff?id=only&b={only.id}", "/diff?id=counter&b=step:0"):
+        answer = page.get(address)
+        assert answer.status_code == 200
+        assert "from nothing" in answer.text
+        assert set(re.findall(r'<span class="badge [a-z]*">(\w+)</span>', answer.text)) == {"added"}
+    told = page.get("/diff.json?id=only").json()
+    assert {one["channel"]: one["kind"] for one in told} == {"n": "added", "names": "added"}
+    assert page.get("/diff?id=only&a=head~1").status_code == 404
 
 
 def test_commands_and_python_are_quoted_for_whoever_pastes_them(page: TestClient, saver: threadline.Saver) -> None:

@@ -1,7 +1,7 @@
 """A page of a list of threads: newest activity first or by id, chosen by status, tag and metadata.
 
 What is read grows with the page, not with the store. The newest activity is told by the newest checkpoints of the root
-graph, which are in order; a thread is listed at the newest one it has, and threads that have none come last, by id. Where
+graph, which are in order; a thread is listed at the newest one it has, and threads without any come last, by id. Where
 few threads fit a choice, a page looks at so many and no more, and says where to go on.
 """
 

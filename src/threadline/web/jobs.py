@@ -32,6 +32,9 @@ class Job:
     result: Any = None
     error: str | None = None
     ended: float | None = None
+    # The same as a command and as Python.
+    command: str = ""
+    python: str = ""
     task: Any = field(default=None, repr=False)
 
     @property

@@ -124,15 +124,17 @@ async def diff_between(store: Context, thread_id: str, a: At, b: At, namespace: 
     return await diff(store, *[await find(store, thread_id, at, namespace) for at in (a, b)])
 
 
-async def diff(store: Context, a: Found, b: Found, *, all_channels: bool = False) -> Diff:
-    """The difference between two checkpoints, which may be of different threads.
+async def diff(store: Context, a: Found | None, b: Found, *, all_channels: bool = False) -> Diff:
+    """The difference between two checkpoints, which may be of different threads; without `a`, everything is added.
 
     Channels of the engine are left out unless `all_channels`. A channel that is damaged is a DamagedChannel; the
     others are compared. Raises NotFound when a checkpoint was deleted meanwhile; one that was replaced is compared as
     it is now.
     """
+    is_whole = a is None
+    a = b if a is None else a
     for _ in range(ATTEMPTS):
-        compared = await _compare(store, (a, b), all_channels=all_channels)
+        compared = await _compare(store, (a, b), all_channels=all_channels, is_whole=is_whole)
         if not any(isinstance(one, DamagedChannel) for one in compared.channels):
             return compared
         # Chunks may be gone because a checkpoint was deleted or replaced after its row was read.
@@ -168,9 +170,11 @@ class _Both(NamedTuple):
         return list(self.walk.entries()[side].values())
 
 
-async def _compare(store: Context, founds: tuple[Found, Found], *, all_channels: bool) -> Diff:
+async def _compare(store: Context, founds: tuple[Found, Found], *, all_channels: bool, is_whole: bool) -> Diff:
     a, b = founds
     roots = [store.tools.document(found).roots.refs for found in founds]
+    if is_whole:
+        roots[BEFORE] = {}
     named = [
         channel
         for channel in dict.fromkeys((*roots[BEFORE], *roots[AFTER]))
@@ -208,7 +212,9 @@ async def _compare(store: Context, founds: tuple[Found, Found], *, all_channels:
                 channels.append(_channel_diff(store.tools, both, values[BEFORE], values[AFTER]))
         except Corrupt as damage:
             channels.append(DamagedChannel(both.channel, str(damage)))
-    return Diff(a=config_of(a.thread_id, *a.key), b=config_of(b.thread_id, *b.key), channels=tuple(channels))
+    # The place of nothing has no id.
+    place = (a.row.namespace, "") if is_whole else a.key
+    return Diff(a=config_of(a.thread_id, *place), b=config_of(b.thread_id, *b.key), channels=tuple(channels))
 
 
 def _described(ref: Ref | None, pile: Pile) -> Ref | None:

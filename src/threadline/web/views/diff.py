@@ -24,15 +24,22 @@ _MOST_VERSIONS, _MOST_PREVIEWS = 300, 15
 async def _compared(asked: Asked) -> Diff:
     thread_id = asked.desk.thread(asked.text("id")).thread_id
     other = asked.maybe("other") or thread_id
-    # Against the parent, unless something else is asked for.
-    b = asked.text("b", "head").strip() or "head"
-    a = asked.text("a").strip() or f"{b}~1"
-    found: Diff = await asked.desk.run(_between, (thread_id, a), (other, b), asked.text("ns"))
+    b = asked.text("b").strip() or "head"
+    found: Diff = await asked.desk.run(_between, (thread_id, asked.maybe("a")), (other, b), asked.text("ns"))
     return found
 
 
-async def _between(store: Context, a: tuple[str, str], b: tuple[str, str], namespace: str) -> Diff:
-    return await diff(store, *[await find(store, thread_id, at, namespace) for thread_id, at in (a, b)])
+async def _between(store: Context, a: tuple[str, str | None], b: tuple[str, str], namespace: str) -> Diff:
+    """The difference of two places; without the first, of a checkpoint and its parent.
+
+    The first checkpoint of a thread is compared with nothing. One whose parent was pruned is not: nobody knows any more
+    what it changed.
+    """
+    (thread_id, at), (other, place) = a, b
+    later = await find(store, other, place, namespace)
+    if at is None and thread_id == other and later.row.parent is None:
+        return await diff(store, None, later)
+    return await diff(store, await find(store, thread_id, at or f"{place}~1", namespace), later)
 
 
 async def page(asked: Asked) -> Page:
@@ -40,7 +47,7 @@ async def page(asked: Asked) -> Page:
     found = await _compared(asked)
     thread_id, other = asked.text("id"), asked.maybe("other") or asked.text("id")
     a, b = (side["configurable"] for side in (found.a, found.b))
-    values = {
+    values: dict[str, Any] = {
         "found": found,
         "thread_id": thread_id,
         "other": other,
@@ -48,13 +55,26 @@ async def page(asked: Asked) -> Page:
         "b": {"id": b["thread_id"], "at": b["checkpoint_id"], "ns": b["checkpoint_ns"]},
         "most": asked.number("most", _MOST_ITEMS, 1, 100_000),
     }
-    command = ""
-    if other == thread_id:
-        command = command_line(asked.desk.url, "diff", thread_id, a["checkpoint_id"], b["checkpoint_id"])
-    python = python_lines(
-        asked.desk.url, f"print(saver.thread({thread_id!r}).diff({a['checkpoint_id']!r}, {b['checkpoint_id']!r}))"
-    )
-    return Page("diff.html", f"Diff of {thread_id}", values, command, python if other == thread_id else "")
+    return Page("diff.html", f"Diff of {thread_id}", values, *_copies(asked.desk.url, values["a"], values["b"]))
+
+
+def _copies(url: str, a: dict[str, str], b: dict[str, str]) -> tuple[str, str]:
+    """The same as a command and as Python; of two threads the states are compared."""
+    if not a["at"]:
+        command = command_line(url, "show", b["id"], b["at"], ns=b["ns"])
+        return command, python_lines(url, f"print({_state(b)})")
+    if a["id"] == b["id"]:
+        call = f"print(saver.thread({a['id']!r}).diff({a['at']!r}, {b['at']!r}, namespace={a['ns']!r}))"
+        return command_line(url, "diff", a["id"], a["at"], b["at"]), python_lines(url, call)
+    shown = [command_line(url, "show", side["id"], side["at"], ns=side["ns"], json=True) for side in (a, b)]
+    call = f"a = {_state(a)}\nb = {_state(b)}\n"
+    call += "for channel in {**a, **b}:\n    if a.get(channel) != b.get(channel):\n"
+    call += "        print(channel, a.get(channel), b.get(channel), sep='\\n  ')"
+    return f"diff <({shown[0]}) <({shown[1]})", python_lines(url, call)
+
+
+def _state(side: dict[str, str]) -> str:
+    return f"saver.thread({side['id']!r}).state({side['at']!r}, namespace={side['ns']!r})"
 
 
 async def as_json(asked: Asked) -> Any:

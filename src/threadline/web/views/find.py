@@ -8,7 +8,7 @@ from ...core.context import Context
 from ...core.threads import Asked as Questions
 from ...ports.checkpoints import Query
 from ..asked import Asked, Page
-from ..copying import command_line
+from ..copying import command_line, python_lines
 
 __all__ = ["as_json", "page"]
 
@@ -24,7 +24,8 @@ async def page(asked: Asked) -> Page:
     hits: list[Hit] = await asked.desk.run(_hits, text) if text else []
     exact = [hit for hit in hits if hit["kind"] != "threads that begin so"]
     command = command_line(asked.desk.url, "threads", prefix=text)
-    page = Page("find.html", "Find", {"hits": hits, "q": text}, command)
+    call = f"for thread in saver.threads(prefix={text!r}):\n    print(thread.thread_id)"
+    page = Page("find.html", "Find", {"hits": hits, "q": text}, command, python_lines(asked.desk.url, call))
     if len(exact) == 1:
         page.redirect = asked.link(exact[0]["view"], **exact[0]["place"])
     return page

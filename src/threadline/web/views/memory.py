@@ -84,7 +84,9 @@ async def cache_page(asked: Asked) -> Page:
     """What is cached, by namespace."""
     figures: EntryFigures = await asked.desk.run(entry_figures)
     command = command_line(asked.desk.url, "cache", "stats")
-    return Page("cache.html", "Cache", {"figures": figures, "spaces": figures.most(100)}, command)
+    call = "from threadline.core.records.cached import entry_figures\n\nprint(saver.run(entry_figures))"
+    values = {"figures": figures, "spaces": figures.most(100)}
+    return Page("cache.html", "Cache", values, command, python_lines(asked.desk.url, call))
 
 
 async def cache_json(asked: Asked) -> Any:

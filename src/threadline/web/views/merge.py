@@ -57,7 +57,7 @@ async def page(asked: Asked) -> Page:
     history = await asked.desk.history(thread_id)
     branches = [one for one in history.newest("", _MOST_LOOKED_AT) if one.is_head][1:]
     values: dict[str, Any] = {"thread_id": thread_id, "branches": branches, "forks": history.forks, "other": None}
-    command, python = command_line(asked.desk.url, "log", thread_id), ""
+    command, python = command_line(asked.desk.url, "log", thread_id), f"print(saver.thread({thread_id!r}).log())"
     if asked.maybe("other"):
         ours, theirs, heard, deltas = await _rehearsed(asked)
         values |= {
@@ -70,8 +70,8 @@ async def page(asked: Asked) -> Page:
             "side": _shape,
         }
         command = command_line(asked.desk.url, "merge", thread_id, asked.text("other"))
-        python = python_lines(asked.desk.url, f"saver.thread({thread_id!r}).merge({asked.text('other')!r})")
-    return Page("merge.html", f"Merge into {thread_id}", values, command, python)
+        python = f"saver.thread({thread_id!r}).merge({asked.text('other')!r})"
+    return Page("merge.html", f"Merge into {thread_id}", values, command, python_lines(asked.desk.url, python))
 
 
 def _shape(value: Any) -> Shape:

@@ -30,12 +30,20 @@ from ..carrying import (
 from ..copying import command_line, python_lines
 from ..desk import Desk
 from ..jobs import Job
-from .threads import choice_of
+from .threads import choice_of, command_of, python_of
 
 __all__ = ["as_json", "do", "job_json", "job_page", "page"]
 
 _RULES = ("keep_last", "keep_within", "keep_hourly", "keep_daily", "drop_branches_older_than")
 _NUMBERS = ("keep_last", "keep_hourly", "keep_daily")
+# The plans that there are, and what each is told by parameters.
+_KINDS = {
+    "prune": ("id", *_RULES, "drop_settled_writes", "trash"),
+    "sweep": ("go", "q", *_RULES, "drop_settled_writes", "trash"),
+    "rm": ("id", "at", "ns", "trash"),
+    "gc": (),
+    "many": ("act", "q", "status", "tag", "since", "filter", "trash"),
+}
 _MOST_SHOWN = 200
 _MOST_THREADS = 10_000
 _PATIENCE_SECONDS = 2.0
@@ -55,6 +63,9 @@ class Waiting(NamedTuple):
 
     plan: Plan | SweepPlan | Doomed | Garbage | ManyThreads
     trash: Any
+    # The same as a command and as Python, for the page of the job that carries it out.
+    command: str
+    python: str
 
 
 def _policy(asked: Asked) -> Policy | None:
@@ -150,7 +161,7 @@ async def page(asked: Asked) -> Page:
         "reasons": await _reasons(asked, plan) if isinstance(plan, Plan) else {},
     }
     if kind is not None and asked.desk.can_write:
-        values["name"] = asked.desk.plans.put(Waiting(plan, trash))
+        values["name"] = asked.desk.plans.put(Waiting(plan, trash, _command(asked, yes=True), _python(asked, yes=True)))
     return Page("plan.html", "Plans", values, _command(asked), _python(asked))
 
 
@@ -172,7 +183,7 @@ async def _reasons(asked: Asked, plan: Plan) -> dict[CheckpointKey, str]:
 
 
 async def as_json(asked: Asked) -> Any:
-    """The plan as the command of the same name tells it without --yes."""
+    """The plan as the command of the same name tells it without --yes; where none is asked for, which there are."""
     plan = await _planned(asked)
     if isinstance(plan, Job):
         return _job_json(plan)
@@ -194,7 +205,7 @@ async def as_json(asked: Asked) -> Any:
         }
     if isinstance(plan, ManyThreads):
         return {"act": plan.act, "threads": list(plan.thread_ids), "done": False}
-    raise InvalidRequest("what= names a plan: prune, sweep, rm or gc")
+    return {"plans": [{"what": what, "takes": list(takes)} for what, takes in _KINDS.items()]}
 
 
 async def do(asked: Asked) -> tuple[str, dict[str, Any], str]:
@@ -202,7 +213,7 @@ async def do(asked: Asked) -> tuple[str, dict[str, Any], str]:
     waiting: Waiting | None = asked.desk.plans.take(asked.text("plan"))
     if waiting is None:
         raise Conflict("this plan is not known any more: it was carried out, or is too old. Make it again")
-    plan, trash = waiting
+    plan, trash = waiting.plan, waiting.trash
     kept = f"; restorable for {trash}" if trash else ""
     if isinstance(plan, Plan):
         removed = await _run(asked.desk, carry_out, plan, trash)
@@ -213,6 +224,7 @@ async def do(asked: Asked) -> tuple[str, dict[str, Any], str]:
             return "thread", {"id": plan.thread_id}, f"The checkpoint was deleted{kept}."
         return "threads", {}, f"The thread {plan.thread_id} was deleted{kept}."
     job = asked.desk.jobs.begin("carrying out a plan", asked.text("plan"), _carrying(asked.desk, plan, trash))
+    job.command, job.python = waiting.command, waiting.python
     await asked.desk.jobs.waited(job, _PATIENCE_SECONDS)
     return "job", {"id": job.id}, ""
 
@@ -273,7 +285,7 @@ async def _run(desk: Desk, operation: Any, *args: Any) -> Any:
 async def job_page(asked: Asked) -> Page:
     """How far something is, or how it ended."""
     job = asked.desk.jobs.get(asked.text("id"))
-    return Page("job.html", job.title.capitalize(), {"job": job, "part_template": "_job.html"})
+    return Page("job.html", job.title.capitalize(), {"job": job, "part_template": "_job.html"}, job.command, job.python)
 
 
 async def job_json(asked: Asked) -> Any:
@@ -286,30 +298,39 @@ def _job_json(job: Job) -> dict[str, Any]:
     return {**told, "error": job.error, "result": result}
 
 
-def _command(asked: Asked) -> str:
+def _command(asked: Asked, *, yes: bool = False) -> str:
     what, url, trash = asked.text("what"), asked.desk.url, asked.maybe("trash")
-    rules = {name: asked.maybe(name) for name in _RULES}
-    rules["drop_settled_writes"] = asked.has("drop_settled_writes")  # type: ignore[assignment]
+    rules: dict[str, Any] = {name: asked.maybe(name) for name in _RULES}
+    rules["drop_settled_writes"] = asked.has("drop_settled_writes")
     if what == "prune":
-        return command_line(url, "prune", asked.text("id"), **rules, trash=trash)
-    if what == "sweep":
-        return command_line(url, "sweep", **rules, prefix=asked.maybe("q"), trash=trash)
+        return command_line(url, "prune", asked.text("id"), **rules, trash=trash, yes=yes)
     if what == "rm":
-        return command_line(url, "rm", asked.text("id"), asked.maybe("at"), ns=asked.maybe("ns"), trash=trash)
-    return command_line(url, "gc") if what == "gc" else ""
+        return command_line(url, "rm", asked.text("id"), asked.maybe("at"), ns=asked.maybe("ns"), trash=trash, yes=yes)
+    if what == "many":
+        return command_of(asked)
+    if what == "gc":
+        return command_line(url, "gc", yes=yes)
+    # Where nothing is chosen yet: a sweep without rules is a plan too.
+    return command_line(url, "sweep", **rules, prefix=asked.maybe("q"), trash=trash, yes=yes)
 
 
-def _python(asked: Asked) -> str:
-    what, thread_id = asked.text("what"), asked.text("id")
+def _python(asked: Asked, *, yes: bool = False) -> str:
+    what, thread_id, trash = asked.text("what"), asked.text("id"), asked.maybe("trash")
     try:
         policy = _policy(asked)
     except ThreadlineError:
         policy = None
     given = f"threadline.{policy!r}" if policy is not None else ""
+    place = f"{asked.maybe('at')!r}, namespace={asked.text('ns')!r}, " if asked.maybe("at") else ""
+    dry = "" if yes else "dry_run=True"
+    chosen = [f"{name}={asked.maybe(key)!r}" for name, key in (("prefix", "q"), ("trash", "trash")) if asked.maybe(key)]
+    pruned = ", ".join(filter(None, (given or "keep_last=10", dry)))
+    swept = ", ".join(filter(None, (given, *chosen, dry)))
     calls = {
-        "prune": f"print(saver.thread({thread_id!r}).prune({given or 'keep_last=10'}, dry_run=True))",
-        "sweep": f"print(saver.sweep({given + ', ' if given else ''}dry_run=True))",
-        "rm": f"saver.thread({thread_id!r}).delete(trash='7d')",
+        "prune": f"print(saver.thread({thread_id!r}).prune({pruned}))",
+        "rm": f"saver.thread({thread_id!r}).delete({place}trash={trash or '7d'!r})",
         "gc": "saver.collect()",
     }
-    return python_lines(asked.desk.url, calls[what]) if what in calls else ""
+    if what == "many":
+        return python_of(asked, f"saver.thread(thread.thread_id).{asked.text('act')}()")
+    return python_lines(asked.desk.url, calls.get(what, f"print(saver.sweep({swept}))"))

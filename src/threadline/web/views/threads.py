@@ -13,7 +13,7 @@ from ..asked import Asked, Page
 from ..copying import command_line, python_lines
 from ..jobs import Job
 
-__all__ = ["as_json", "choice_of", "page"]
+__all__ = ["as_json", "choice_of", "command_of", "page", "python_of"]
 
 _USUAL = 50
 _SIZED = ("size", "checkpoints")
@@ -59,7 +59,7 @@ async def page(asked: Asked) -> Page:
         "is_chosen": any(asked.maybe(name) for name in ("q", "status", "tag", "since", "filter")),
         "count": await asked.desk.ask(asked.desk.reading, "count_threads"),
     }
-    return Page("threads.html", "Threads", values, _command(asked), _python(asked, choice))
+    return Page("threads.html", "Threads", values, command_of(asked), python_of(asked, "print(thread.thread_id)"))
 
 
 async def _by_size(asked: Asked, choice: Choice, sort: str, limit: int) -> tuple[ThreadPage, Job | None]:
@@ -92,7 +92,8 @@ async def as_json(asked: Asked) -> Any:
     return [thread_json(one.info, weights.get(one.info.thread_id, ThreadWeight())) for one in found.threads]
 
 
-def _command(asked: Asked) -> str:
+def command_of(asked: Asked) -> str:
+    """The command that lists the threads of an address."""
     status = {"waits": "suspended"}.get(asked.text("status"), asked.text("status"))
     return command_line(
         asked.desk.url,
@@ -106,9 +107,11 @@ def _command(asked: Asked) -> str:
     )
 
 
-def _python(asked: Asked, choice: Choice) -> str:
+def python_of(asked: Asked, act: str) -> str:
+    """Lines that do something with each of these threads."""
+    choice = choice_of(asked)
     status = {"waits": "suspended"}.get(choice.status or "", choice.status)
     options = {"prefix": choice.prefix, "tag": choice.tag, "filter": dict(choice.filter)}
     options["status"] = status if status in ("active", "suspended", "archived") else None
     named = ", ".join(f"{name}={value!r}" for name, value in options.items() if value)
-    return python_lines(asked.desk.url, f"for thread in saver.threads({named}):\n    print(thread.thread_id)")
+    return python_lines(asked.desk.url, f"for thread in saver.threads({named}):\n    {act}")
