@@ -62,6 +62,7 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(guarded: TestClient, 
 def test_without_the_token_there_is_nothing_to_see(guarded: TestClient, given: str | None) -> None:
     answer = guarded.get("/threads", params={} if given is None else {"token": given})
     assert answer.status_code == 401
+    assert '<nav aria-label="Views">' not in answer.text
     assert "token" in answer.text
     assert "lisbon" not in answer.text
     assert guarded.get("/threads.json").json()["error"] == "Refused"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -108,10 +109,19 @@ def render(asked: Asked, page: Page) -> Response:
     return HTMLResponse(text, page.status)
 
 
-def render_error(scope: Scope, status: int, sentence: str, name: str, *, asks_token: bool = False) -> Response:
-    """A page that says what is wrong."""
+def render_error(
+    scope: Scope, status: int, sentence: str, name: str, *, asks_token: bool = False, has_nav: bool = True
+) -> Response:
+    """A page that says what is wrong; without `has_nav` its views are not for whoever asks."""
     text = _TEMPLATES.get_template("error.html").render(
-        **_shared(scope), status=status, sentence=sentence, name=name, asks_token=asks_token
+        **_shared(scope),
+        status=status,
+        sentence=sentence,
+        name=name,
+        asks_token=asks_token,
+        has_nav=has_nav,
+        link=partial(link_from, client_root(scope)),
+        view=None,
     )
     return HTMLResponse(text, status)
 

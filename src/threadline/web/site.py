@@ -151,17 +151,17 @@ def _told(request: Request, error: Exception) -> Response:
     return render_error(request.scope, status, sentence, name)
 
 
-def _refuse(scope: Scope, status: int, sentence: str) -> Response:
-    """The answer to a request that the guard does not let pass."""
+def _refuse(scope: Scope, status: int, sentence: str, *, has_nav: bool = False) -> Response:
+    """The answer to a request that the guard does not let pass, or that no view takes."""
     if scope["path"].endswith(".json"):
         return JSONResponse({"error": "Refused", "message": sentence}, status)
-    return render_error(scope, status, sentence, "Refused", asks_token=status == 401)
+    return render_error(scope, status, sentence, "Refused", asks_token=status == 401, has_nav=has_nav)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     sentences = {404: "There is no such page.", 405: "This address does not take that."}
-    return _refuse(request.scope, status, sentences.get(status, "This request was refused."))
+    return _refuse(request.scope, status, sentences.get(status, "This request was refused."), has_nav=True)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
