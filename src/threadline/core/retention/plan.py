@@ -19,7 +19,7 @@ from ..history.branch import made_under, remembered
 from ..history.graph import History
 from .policy import Policy, seconds_of
 
-__all__ = ["Plan", "choose", "choose_latest"]
+__all__ = ["Plan", "by_rule", "choose", "choose_latest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +63,20 @@ def choose(
     root = sorted((key for key in history if key.namespace == ""), key=lambda key: key.id, reverse=True)
     kept = {key for key in (*marked, *unsettled) if key in history}
     kept |= {key for key in _branch_heads(history, policy, now) if key not in passed or key == root[0]}
-    kept.update(root[: policy.keep_last or 0])
+    kept = kept.union(*by_rule(history, policy, now).values())
+    return history.with_chains(kept | _below(history, kept))
+
+
+def by_rule(history: History, policy: Policy, now: float) -> dict[str, set[CheckpointKey]]:
+    """The checkpoints of the root that each rule of a policy keeps, by the name of the rule."""
+    root = sorted((key for key in history if key.namespace == ""), key=lambda key: key.id, reverse=True)
+    kept = {"keep_last": set(root[: policy.keep_last or 0])}
     within = seconds_of(policy.keep_within, "keep_within")
     if within is not None:
-        kept.update(key for key in root if history[key].created >= now - within)
-    for count, pattern in ((policy.keep_hourly, "%Y-%m-%d %H"), (policy.keep_daily, "%Y-%m-%d")):
-        kept |= _newest_of_each(history, root, pattern, count or 0)
-    return history.with_chains(kept | _below(history, kept))
+        kept["keep_within"] = {key for key in root if history[key].created >= now - within}
+    kept["keep_hourly"] = _newest_of_each(history, root, "%Y-%m-%d %H", policy.keep_hourly or 0)
+    kept["keep_daily"] = _newest_of_each(history, root, "%Y-%m-%d", policy.keep_daily or 0)
+    return kept
 
 
 def choose_latest(history: History, marked: Iterable[CheckpointKey] = ()) -> set[CheckpointKey]:

@@ -6,9 +6,12 @@ A plan is kept by the server under a secret name for half an hour, and carried o
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any, NamedTuple
 
-from ...core.retention.plan import Plan
+from ...core.context import Context
+from ...core.history.graph import history_of
+from ...core.retention.plan import Plan, by_rule
 from ...core.retention.policy import Policy, seconds_of
 from ...errors import Conflict, InvalidRequest, ThreadlineError
 from ...ports.checkpoints import CheckpointKey
@@ -168,6 +171,8 @@ async def page(asked: Asked) -> Page:
 async def _reasons(asked: Asked, plan: Plan) -> dict[CheckpointKey, str]:
     """Why checkpoints stay, as far as the history tells."""
     history = await asked.desk.history(plan.thread_id)
+    policy = _policy(asked)
+    kept: dict[str, set[CheckpointKey]] = await asked.desk.run(_by_rule, plan.thread_id, policy)
     reasons: dict[CheckpointKey, str] = {}
     for key in sorted(plan.keeps, key=lambda one: one.id, reverse=True)[:_MOST_SHOWN]:
         try:
@@ -178,8 +183,29 @@ async def _reasons(asked: Asked, plan: Plan) -> dict[CheckpointKey, str]:
         why += ["pinned"] if entry.is_pinned else []
         why += ["end of a branch"] if entry.is_head and not key.namespace else []
         why += ["a task asked here"] if entry.is_interrupted else []
-        reasons[key] = ", ".join(why) or ("of a subgraph of one that stays" if key.namespace else "kept by a rule")
+        why += [_rule_told(rule, policy) for rule, keys in kept.items() if key in keys]
+        reasons[key] = ", ".join(why) or _OTHERWISE[bool(key.namespace)]
     return reasons
+
+
+# Why a checkpoint stays that no rule keeps, in the root graph and in a subgraph.
+_OTHERWISE = ("has unsettled writes, or one that stays is made of it", "of a subgraph of one that stays")
+
+
+async def _by_rule(store: Context, thread_id: str, policy: Policy) -> dict[str, set[CheckpointKey]]:
+    history = await history_of(store, thread_id)
+    return {"": set(history)} if policy.keeps_all else by_rule(history, policy, time.time())
+
+
+def _rule_told(rule: str, policy: Policy | None) -> str:
+    value = getattr(policy, rule, None)
+    told = {
+        "keep_last": f"one of the last {value}",
+        "keep_within": f"made within {value}",
+        "keep_hourly": "the last of its hour",
+        "keep_daily": "the last of its day",
+    }
+    return told.get(rule, "only settled writes go")
 
 
 async def as_json(asked: Asked) -> Any:
