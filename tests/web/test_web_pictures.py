@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, Page, expect
 from png import size_of, small
 
 import threadline
+from conftest import _browsing
 from threadline.web import app
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,74 @@ def test_the_main_views_fit_their_screen_in_both_colours(
             keep(page.screenshot(animations="disabled"), f"{view}-{scheme}-{width}.png")
     finally:
         context.close()
+
+
+@pytest.fixture(params=HEIGHTS)
+def screen(request: pytest.FixtureRequest, browser: Browser, address: str) -> Iterator[Callable[[str], Page]]:
+    """Gives a function that opens a view on a screen of each width, without JavaScript."""
+    context = _browsing.submit(
+        browser.new_context,
+        viewport={"width": request.param, "height": HEIGHTS[request.param]},
+        java_script_enabled=False,
+    ).result()
+
+    def show(path: str) -> Page:
+        page: Page = context.new_page()
+        page.goto(address + path)
+        return page
+
+    yield show
+    _browsing.submit(context.close).result()
+
+
+def box(page: Page, selector: str, at: int = 0) -> Any:
+    found = page.locator(selector).nth(at).bounding_box()
+    assert found is not None, selector
+    return {**found, "right": found["x"] + found["width"], "bottom": found["y"] + found["height"]}
+
+
+def test_buttons_stand_beside_their_fields(browser: Browser, screen: Callable[[str], Page]) -> None:
+    page = screen("/plan")
+    for at, name in enumerate(("Plan", "Preview")):
+        assert page.locator(".grid form button").nth(at).inner_text() == name
+        field, button = box(page, ".grid form input[name=id]", at), box(page, ".grid form button", at)
+        assert abs(field["bottom"] - button["bottom"]) < 1
+        assert 0 < button["x"] - field["right"] < 20
+
+
+def test_marks_of_a_checkpoint_are_read_in_full(browser: Browser, screen: Callable[[str], Page]) -> None:
+    page = screen("/thread?id=lisbon")
+    lanes, badges = box(page, ".lanes"), page.locator(".lanes .badge")
+    assert badges.count() >= 6
+    for at in range(badges.count()):
+        shown = box(page, ".lanes .badge", at)
+        # As wide as its text, which nothing cuts.
+        assert shown["right"] <= lanes["right"]
+        badges.nth(at).evaluate("(badge) => { badge.style.overflow = 'visible'; badge.style.flex = 'none' }")
+        assert abs(box(page, ".lanes .badge", at)["width"] - shown["width"]) < 1
+
+
+def test_the_newest_step_is_seen_first(browser: Browser, screen: Callable[[str], Page]) -> None:
+    page = screen("/thread?id=lisbon")
+    strip = box(page, ".strip")
+    newest = box(page, ".strip circle", page.locator(".strip circle").count() - 1)
+    assert strip["x"] < newest["x"]
+    assert newest["right"] <= strip["right"]
+    is_cut = box(page, ".strip circle")["x"] < strip["x"]
+    assert page.get_by_text("← earlier").is_visible() == is_cut
+
+
+def test_values_and_headings_stand_apart(
+    browser: Browser, screen: Callable[[str], Page], saver: threadline.Saver
+) -> None:
+    votes = saver.thread("votes")
+    base = votes.put({"n": 1})
+    theirs = votes.put({"n": 2}, at=base)
+    votes.put({"n": 3}, at=base)
+    page = screen(f"/merge?id=votes&other={theirs.id}")
+    assert box(page, ".side code")["y"] >= box(page, ".side b")["bottom"]
+    page = screen("/writes?id=essay")
+    assert box(page, ".card")["y"] - box(page, ".head")["bottom"] >= 10
 
 
 def overflow(page: Page) -> int:

@@ -197,6 +197,33 @@ def test_a_thread_that_is_busy_hides_no_other(page: TestClient, saver: threadlin
     assert text.index(">busy<") < text.index(">counter<")
 
 
+def test_a_star_at_a_size_is_explained_below_the_list(page: TestClient) -> None:
+    assert "shares with a fork are counted for both" in page.get("/threads").text
+    assert "shares with a fork" not in page.get("/threads?q=essay").text
+
+
+def test_a_question_is_answered_by_a_button(page: TestClient) -> None:
+    assert re.search(r'<a class="button" href="/inbox\?q=essay">Answer', page.get("/thread?id=essay").text)
+
+
+@pytest.mark.parametrize(
+    ("rules", "reasons"),
+    [
+        ("keep_last=3", ["end of a branch, one of the last 3", "one of the last 3", "one of the last 3"]),
+        ("keep_daily=1", ["end of a branch, the last of its day"]),
+        (
+            "keep_last=1&keep_within=1h",
+            ["end of a branch, one of the last 1, made within 1h", *["made within 1h"] * 11],
+        ),
+        ("drop_settled_writes=1", ["end of a branch, only settled writes go", *["only settled writes go"] * 11]),
+    ],
+)
+def test_a_plan_says_which_rule_keeps_a_checkpoint(page: TestClient, rules: str, reasons: list[str]) -> None:
+    text = page.get(f"/plan?what=prune&id=counter&{rules}").text
+    stays = text[text.index("<h3>Stays</h3>") :]
+    assert re.findall(r'</a> <span class="muted">(.*?)</span></li>', stays) == reasons
+
+
 def test_a_long_stretch_is_folded_and_opened_again(page: TestClient) -> None:
     text = page.get("/thread?id=counter").text
     fold = re.search(r'class="fold" href="([^"]*)">(\d+) checkpoints', text)
@@ -333,6 +360,7 @@ def test_what_is_asked_wrongly_is_told(page: TestClient, address: str, status: i
     assert answer.status_code == status
     assert sentence in answer.text.replace("&#39;", "'")
     assert "Traceback" not in answer.text
+    assert '<nav aria-label="Views">' in answer.text, "whoever went astray can go on"
 
 
 def test_a_store_that_does_not_answer_is_told_as_such(open_page: Callable[..., TestClient]) -> None:

@@ -98,6 +98,8 @@ def rails_of(line: Line) -> dict[str, Any]:
     lower = [(path(start, end, middle, _ROW), end) for start, end in line.lower]
     return {
         "paths": [(drawn_path, lane % 8) for drawn_path, lane in (*upper, *lower)],
+        # Where tracks leave the line, for lines that are higher than others.
+        "ends": sorted({(x(end), end % 8) for _, end in line.lower}),
         "x": x(line.lane),
         "y": middle,
         "lane": line.lane % 8,
