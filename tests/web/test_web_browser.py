@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import subprocess
@@ -20,6 +21,7 @@ from web_store import notes_graph, of_thread
 import threadline
 from conftest import Tab
 from threadline.langgraph import Checkpointer
+from threadline.saver import Saver
 from threadline.web import app
 from threadline.web.guard import Token
 
@@ -50,6 +52,41 @@ def test_every_view_opens_without_an_error_of_the_browser(tab: Tab, address: str
         assert answer is not None
         assert answer.status == 200, view
         assert tab.page.evaluate("typeof htmx") == "object"
+
+
+@pytest.fixture
+def slow_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store whose bytes take a while to be counted."""
+    real = Saver.abytes_by
+
+    async def bytes_by(self: Saver, *args: Any, **options: Any) -> Any:
+        await asyncio.sleep(1.5)
+        return await real(self, *args, **options)
+
+    monkeypatch.setattr(Saver, "abytes_by", bytes_by)
+
+
+def test_a_list_by_size_is_there_at_once_and_loads_its_rows(tab: Tab, slow_count: None, address: str) -> None:
+    answer = tab.page.goto(f"{address}/threads?sort=size")
+    assert answer is not None
+    assert float(answer.headers["server-timing"].partition("dur=")[2]) < 1000
+    assert "being counted" in answer.text()
+    expect(tab.page.locator("tbody tr").first).to_be_visible()
+    assert tab.page.get_by_text("being counted").count() == 0
+    assert tab.page.locator("tbody tr").count() == 6
+
+
+def test_a_list_by_size_is_waited_for_without_javascript(
+    browser: Any, slow_count: None, saver: threadline.Saver, serve: Callable[[Any], str]
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    try:
+        page = context.new_page()
+        page.goto(f"{serve(app(saver))}/threads?sort=size")
+        expect(page.locator("tbody tr").first).to_be_visible()
+        assert page.locator("tbody tr").count() == 6
+    finally:
+        context.close()
 
 
 def test_a_question_is_answered_and_the_graph_goes_on(tab: Tab, address: str, database: Path) -> None:

@@ -176,7 +176,7 @@ def test_every_order_lists_threads_without_checkpoints(page: TestClient, saver: 
     for name in ("begun-a", "begun-b", "begun-c", "zzz"):
         saver.thread(name).create(ttl=3600)
     seen: list[str] = []
-    address = f"/threads?limit=4&sort={sort}"
+    address = f"/threads?limit=4&wait=1&sort={sort}"
     while address:
         text = page.get(address).text
         seen += re.findall(r'class="name"><a href="[^"]*"><bdi>(.*?)</bdi>', text)

@@ -19,7 +19,8 @@ _USUAL = 50
 _SIZED = ("size", "checkpoints")
 # Sizes of all threads are counted in one go; for so long the count is good enough to sort by.
 _FRESH_SECONDS = 60.0
-_PATIENCE_SECONDS = 1.5
+# A page is there at once, and loads the list when it was counted; who has no JavaScript waits for it.
+_PATIENCE_SECONDS, _WAIT_SECONDS = 0.15, 20.0
 
 
 def choice_of(asked: Asked) -> Choice:
@@ -50,6 +51,9 @@ async def page(asked: Asked) -> Page:
         found = await asked.desk.run(list_threads, choice, asked.maybe("after"), limit)
     values = {
         "found": found,
+        "part_template": "_threads.html",
+        # htmx takes what is in a noscript for elements: there is none in a part.
+        "is_part": asked.has("part"),
         "job": job,
         "sort": sort or choice.order,
         "orders": (*ORDERS, *_SIZED),
@@ -63,7 +67,7 @@ async def page(asked: Asked) -> Page:
 
 
 async def _by_size(asked: Asked, choice: Choice, sort: str, limit: int) -> tuple[ThreadPage, Job | None]:
-    """Threads by their size, which is counted over all of them; in a large store the page is asked for again."""
+    """Threads by their size, which is counted over all of them; the job that counts, while it is not over."""
     desk = asked.desk
 
     async def count(_: Job) -> list[Any]:
@@ -71,7 +75,7 @@ async def _by_size(asked: Asked, choice: Choice, sort: str, limit: int) -> tuple
         return shares
 
     job = desk.jobs.begin("counting the bytes of all threads", "bytes", count, fresh_seconds=_FRESH_SECONDS)
-    await desk.jobs.waited(job, _PATIENCE_SECONDS)
+    await desk.jobs.waited(job, _WAIT_SECONDS if asked.has("wait") or asked.has("part") else _PATIENCE_SECONDS)
     if not job.is_over or job.error is not None:
         return ThreadPage(threads=()), job
     skip = asked.number("after", 0, 0, 10_000_000)
