@@ -309,9 +309,12 @@ def test_elsewhere_such_a_class_is_plain_data_and_the_message_says_why(make):
     with pytest.raises(NotAllowed) as refused:
         Serializer().loads(stored)
     assert "any more" not in str(refused.value)
+    assert "Was it renamed" not in str(refused.value)
     if "<locals>" in str(refused.value):
         assert "made inside a function" in str(refused.value)
         assert "moved" not in str(refused.value)
+    else:
+        assert "is known once this process has stored one" in str(refused.value)
 
 
 def test_such_a_class_is_not_kept_alive_by_being_remembered():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import collections
 import datetime as dt
 import decimal
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import pandas
 import pytest
 import travel_app
 from langchain_core import documents, messages
@@ -23,11 +25,14 @@ from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, Remove
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Send
+from pydantic import BaseModel, RootModel, SecretBytes, SecretStr, field_validator
 
 from threadline.codec.codec import Codec
 from threadline.codec.serializer import load_typed
+from threadline.codec.structural import StructuralCodec, unknown_in
 from threadline.errors import Corrupt, NotAllowed
 from threadline.langgraph.types import register_langgraph_types
+from threadline.show.values import plain
 from threadline.transfer.transcode import LANGCHAIN_FIELDS, Foreign, TransferCodec
 
 register_langgraph_types()
@@ -73,6 +78,22 @@ KEPT = [
     [travel_app.Traveller("Ann", dt.date(1990, 2, 3), {"a"}), TRIP],
     Interrupt({"ask": travel_app.Class.FIRST}, id="i"),
 ]
+
+
+class Tags(RootModel[list[str]]):
+    @field_validator("root")
+    @classmethod
+    def _never(cls, root: Any) -> Any:
+        raise AssertionError("no validator runs when a value is read")
+
+
+class Shelf(RootModel[dict[str, int]]):
+    pass
+
+
+class Tagged(BaseModel):
+    tags: Tags
+    shelf: Shelf | None = None
 
 
 def transcoded(value: Any) -> bytes:
@@ -201,3 +222,99 @@ def test_an_import_counts_the_types_that_it_cannot_rebuild_and_lets_them_try(
     assert not any(name.startswith("langchain_core.messages") for name in counted)
     # This process has the application's classes.
     assert "not rebuilt" not in import_here("--import", "travel_app", source, "--to", target).stdout
+
+
+@pytest.mark.parametrize("root", [["a"], ["a", "b", "c"], [], [{"a": 1}, {"b": 2}]])
+def test_a_root_model_is_rebuilt_from_its_root_and_is_plain_data_without_its_class(
+    root: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    content = transcoded([Tags.model_construct(root)])
+    [found] = Codec().decode(content)
+    assert type(found) is Tags
+    assert found.root == root
+    assert repr(StructuralCodec().decode(content)) == f"[Tags({root!r})]"
+    monkeypatch.delitem(sys.modules, Tags.__module__)
+    assert Codec(unknown_types="plain").decode(content) == [root]
+
+
+def test_a_root_model_of_a_dict_and_those_that_fields_hold_are_rebuilt() -> None:
+    assert Codec().decode(transcoded(Shelf({"root": 1}))) == Shelf({"root": 1})
+    tagged = Tagged.model_construct(tags=Tags.model_construct(["a"]), shelf=Shelf({"b": 2}))
+    assert Codec().decode(transcoded(tagged)) == tagged
+    bare = Tagged.model_construct(tags=Tags.model_construct(["a"]), shelf=None)
+    assert Codec().decode(transcoded(bare)) == bare
+
+
+@pytest.mark.parametrize("secret", [SecretStr("hush"), SecretBytes(b"hush")], ids=repr)
+def test_an_imported_secret_is_one_again_and_is_masked_where_it_is_shown(secret: Any) -> None:
+    content = transcoded({"login": [secret]})
+    [found] = Codec().decode(content)["login"]
+    assert type(found) is type(secret)
+    assert found.get_secret_value() == secret.get_secret_value()
+    looked_at = StructuralCodec().decode(content)
+    for shown in (repr(looked_at), json.dumps(plain(looked_at))):
+        assert "hush" not in shown
+        assert base64.b64encode(b"hush").decode() not in shown
+    assert "*****" in repr(looked_at)
+
+
+class ApiSecret(SecretStr):
+    pass
+
+
+def test_a_secret_that_cannot_be_rebuilt_is_masked_too() -> None:
+    assert "hush" not in repr(StructuralCodec().decode(transcoded(ApiSecret("hush"))))
+    old = {"lc": 2, "type": "constructor", "id": ["pydantic", "types", "SecretStr"], "args": ["hush"]}
+    codec = TransferCodec()
+    stored = codec.encode(codec.load("json", json.dumps([old]).encode()))
+    assert "hush" not in repr(StructuralCodec().decode(stored))
+    assert Codec().decode(stored) == [SecretStr("hush")]
+
+
+@pytest.mark.parametrize(
+    ("time", "shown"),
+    [
+        (pandas.Timedelta("1h"), "Timedelta(days=0, seconds=3600, microseconds=0)"),
+        (pandas.Timedelta("-1us"), "Timedelta(days=-1, seconds=86399, microseconds=999999)"),
+        (pandas.Timestamp("2026-01-01T00:00:00.000000001"), "Timestamp('2026-01-01T00:00:00.000000001')"),
+        (pandas.Timestamp("2026-01-01", tz="UTC"), "Timestamp('2026-01-01T00:00:00+00:00')"),
+    ],
+    ids=str,
+)
+def test_a_time_of_pandas_is_rebuilt_and_shown_as_what_it_is(time: Any, shown: str) -> None:
+    content = transcoded(time)
+    found = Codec().decode(content)
+    assert type(found) is type(time)
+    assert found == time
+    assert repr(StructuralCodec().decode(content)) == shown
+
+
+def test_what_did_not_move_is_not_said_to_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    content = transcoded(pandas.Timedelta("1h"))
+    monkeypatch.delitem(sys.modules, "pandas")
+    with pytest.raises(NotAllowed, match="is of pandas: import pandas before reading"):
+        Codec().decode(content)
+    with pytest.raises(NotAllowed, match="ApiSecret is no data class: register"):
+        Codec().decode(transcoded(ApiSecret("hush")))
+
+
+def test_an_import_and_both_ways_of_looking_a_store_over_count_the_same_types(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import sys
+
+    values = [TRIP, travel_app.Class.FIRST, Tags.model_construct(["a"]), SecretStr("x"), pandas.Timedelta("1h")]
+    values += [HumanMessage("x"), numpy.arange(3), numpy.array([None]), travel_app.Stop("Lyon", 3)]
+    tag, content = LANGGRAPH.dumps_typed(values)
+    for gone in ("travel_app", "pandas", "numpy", "langchain_core.messages.human"):
+        monkeypatch.delitem(sys.modules, gone)
+    transfer = TransferCodec()
+    stored = transfer.encode(transfer.load(tag, content))
+    looked_over = StructuralCodec()
+    looked_over.decode(stored)
+    assert set(transfer.unknown) == set(looked_over.unknown) == set(unknown_in(Codec(), stored))
+    assert set(transfer.unknown) == {"travel_app:Class", "travel_app:Stop", "travel_app:Trip"}

@@ -33,12 +33,14 @@ __all__ = [
     "AllowedTypes",
     "LANGCHAIN_MESSAGES",
     "Registration",
+    "SECRETS",
     "TypeRules",
     "UnknownTypes",
     "WELL_KNOWN",
     "check_unknown",
     "class_name",
     "found_by",
+    "is_of_library",
     "register",
     "register_later",
     "register_module",
@@ -210,6 +212,9 @@ def check_unknown(value: Any) -> UnknownTypes:
 class TypeRules:
     """Which stored names may be rebuilt, and by which class."""
 
+    # Whether a name stands for its class, and not for what can be told of an object without it.
+    rebuilds = True
+
     def __init__(self, allowed: AllowedTypes = None) -> None:
         if allowed is None:
             allowed = "strict" if _strict_by_environment() else "imported"
@@ -242,8 +247,8 @@ class TypeRules:
         return registration
 
     def can_find(self, name: str) -> bool:
-        """Whether a stored name could be rebuilt here. LangChain's and LangGraph's own are known to everybody."""
-        if name in WELL_KNOWN or name.startswith("langgraph."):
+        """Whether a stored name could be rebuilt here, or wherever the library is imported that everybody knows."""
+        if is_of_library(name):
             return True
         try:
             self.find(name)
@@ -269,6 +274,14 @@ class TypeRules:
         return Registration(found, name, shape)
 
 
+def is_of_library(name: str) -> bool:
+    """Whether a stored name is one of LangChain's, LangGraph's, pydantic's or pandas' that needs no rule."""
+    module, _, own = name.partition(":")
+    if module.partition(".")[0] == "pandas":
+        return own in ("NaTType", "Timedelta", "Timestamp")
+    return name in WELL_KNOWN or name.startswith("langgraph.") or name in SECRETS
+
+
 def _why_unknown(name: str) -> str:
     module, _, qualname = name.partition(":")
     if "<locals>" in qualname:
@@ -276,10 +289,13 @@ def _why_unknown(name: str) -> str:
             f"the stored type {name} was made inside a function, and this process has not stored one of it yet: "
             f"define the class at the top of its module, or register() it under this name (aliases=)"
         )
+    if issubclass(type(_looked_up(name)), type):
+        return f"the stored type {name} is no data class: register() it with encode= and decode="
     if module in sys.modules and qualname:
         return (
-            f"the stored type {name} is not there: its module has no data class of this name. Was it renamed or moved, "
-            f"register() the class with this name among its aliases="
+            f"the stored type {name} is not there: its module has no data class of this name. A class that the program "
+            f"generates (make_dataclass, create_model, a generic model) is known once this process has stored one of "
+            f"it; any other, register() with this name among its aliases="
         )
     return (
         f"the stored type {name} is unknown here: import its module before reading, "
@@ -356,6 +372,9 @@ _MESSAGES = {
 LANGCHAIN_MESSAGES = {
     name: f"langchain_core.messages.{module}:{name}" for module, names in _MESSAGES.items() for name in names.split()
 }
+
+# Pydantic's secrets, as LangGraph names them; codec/builtin_rare.py rebuilds them.
+SECRETS = frozenset({"pydantic.types:SecretBytes", "pydantic.types:SecretStr"})
 
 WELL_KNOWN = frozenset(LANGCHAIN_MESSAGES.values()) | frozenset(
     {

@@ -460,8 +460,8 @@ class Codec:
             self._builders[name] = build
         return build
 
-    def _unknown(self, name: str, state: Any, why: ThreadlineError) -> Any:
-        """What stands for an object that cannot be rebuilt."""
+    def _unknown(self, name: str, state: Any, why: ThreadlineError, *, is_plain: bool = False) -> Any:
+        """What stands for an object that cannot be rebuilt. LangGraph's states are plain data already."""
         raise why
 
     def _plainly(self) -> Codec:

@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any
 import ormsgpack
 
 from ..errors import Corrupt, NotAllowed, ThreadlineError
-from .allowed import LANGCHAIN_MESSAGES, WELL_KNOWN, Registration, TypeRules, class_name
+from .allowed import LANGCHAIN_MESSAGES, SECRETS, WELL_KNOWN, Registration, TypeRules, class_name
 from .builtin import compiled
-from .builtin_rare import zone_info
+from .builtin_rare import secret_builder, zone_info
 from .data_classes import is_settings, shape_of
 from .limits import a_list, a_text, of_length, text_dict
-from .numpy_pandas import science_builder
+from .numpy_pandas import langgraph_time_builder, science_builder
 
 if TYPE_CHECKING:
     from .codec import Codec
@@ -47,6 +47,7 @@ __all__ = [
     "is_of_objects",
     "is_standard",
     "json_text",
+    "library_builder",
     "load_json",
     "reads_environment",
     "revive_json",
@@ -89,12 +90,22 @@ def build_legacy(code: int, data: bytes, codec: Codec) -> Any:
     module, name, state = of_length(content, 3, 4)[:3]
     if is_standard(a_text(module), a_text(name)):
         return build_standard(code, module, name, state)
+    build = library_builder(module, name) if codec.rules.rebuilds else None
     try:
+        if build is not None:
+            return build(state)
         if (module, name) == _SEND:
             return codec.rules.find("langgraph.types:Send").shape.build(a_list(state))
         return _rebuild(f"{module}:{name}", state, codec, is_pydantic=code in (PYDANTIC_V1, PYDANTIC_V2))
     except NotAllowed as why:
-        return codec._unknown(f"{module}:{name}", state, why)
+        return codec._unknown(f"{module}:{name}", state, why, is_plain=True)
+
+
+def library_builder(module: str, name: str) -> Callable[[Any], Any] | None:
+    """How LangGraph's form of a secret of pydantic's or of a time of pandas' is rebuilt; None for every other class."""
+    if f"{module}:{name}" in SECRETS:
+        return secret_builder(name)
+    return langgraph_time_builder(name) if module.partition(".")[0] == "pandas" else None
 
 
 def is_of_objects(content: Any) -> bool:
@@ -167,7 +178,7 @@ def revive_json(value: dict[str, Any], codec: Codec) -> Any:
     try:
         return _revived(stored, module, name, arguments, fields, codec)
     except NotAllowed as why:
-        return codec._unknown(stored, arguments[0] if arguments else fields, why)
+        return codec._unknown(stored, arguments[0] if arguments else fields, why, is_plain=True)
 
 
 def _revived(
@@ -179,8 +190,11 @@ def _revived(
         stored = _OF_LANGCHAIN.get(name, stored)
     if not arguments:
         return _rebuild(stored, fields, codec, is_pydantic=True)
+    build = library_builder(".".join(module), name) if codec.rules.rebuilds else None
+    if build is not None:
+        return build(arguments[0])
     registration = codec.rules.find(stored)
-    if hasattr(registration.cls, "_value2member_map_"):
+    if not codec.rules.rebuilds or hasattr(registration.cls, "_value2member_map_"):
         return registration.shape.build(_enum_state(registration.cls, arguments[0]))
     raise NotAllowed(f"{stored} was stored by its constructor's arguments and cannot be rebuilt from them")
 
@@ -188,9 +202,14 @@ def _revived(
 def _rebuild(name: str, state: Any, codec: Codec, *, is_pydantic: bool) -> Any:
     registration = codec.rules.find(name)
     cls: Any = registration.cls
+    is_model = is_pydantic and (hasattr(cls, "model_fields") or hasattr(cls, "parse_obj"))
+    if is_model and _is_root_model(cls):
+        # LangGraph stores the root alone, whatever it is.
+        return registration.shape.build({"root": _typed(state, _declared(cls)["root"], codec.rules, 0)})
+    if is_model and type(state) is not dict:
+        raise NotAllowed(f"{name} was stored as a root model, and the class of this name is none")
     if type(state) is not dict:
         return registration.shape.build(_enum_state(cls, state))
-    is_model = is_pydantic and (hasattr(cls, "model_fields") or hasattr(cls, "parse_obj"))
     if not is_model:
         return registration.shape.build(state)
     text_dict(state)
@@ -202,6 +221,10 @@ def _rebuild(name: str, state: Any, codec: Codec, *, is_pydantic: bool) -> Any:
     if fields is None:
         return _validated(cls.parse_obj, cls.construct, state)
     return _validated(cls.model_validate, cls.model_construct, state)
+
+
+def _is_root_model(cls: Any) -> bool:
+    return bool(getattr(cls, "__pydantic_root_model__", False))
 
 
 def _validated(validate: Callable[[Any], Any], construct: Callable[..., Any], state: Any) -> Any:
@@ -327,9 +350,13 @@ def _declared(cls: Any) -> dict[str, Any]:
 
 def _typed(value: Any, hint: Any, rules: TypeRules, depth: int) -> Any:
     """A value as a field of this kind holds it."""
-    if depth > _DEEPEST or type(value) not in (dict, list):
+    if depth > _DEEPEST:
         return value
     hints = _alternatives(hint)
+    if len(hints) == 1 and value is not None and _is_root_model(hints[0]) and type(value) is not hints[0]:
+        return _nested_root(value, hints[0], rules, depth + 1)
+    if type(value) not in (dict, list):
+        return value
     if type(value) is dict:
         candidates = [found for each in hints if (found := _class_for(value, each, rules)) is not None]
         if len(candidates) == 1:
@@ -339,6 +366,14 @@ def _typed(value: Any, hint: Any, rules: TypeRules, depth: int) -> Any:
             return {key: _typed(item, mappings[0][1], rules, depth + 1) for key, item in value.items()}
         return value
     return _sequence(value, hints, rules, depth + 1)
+
+
+def _nested_root(value: Any, cls: Any, rules: TypeRules, depth: int) -> Any:
+    """The root model that a field is declared to hold, which LangGraph stored as its root alone."""
+    if not isinstance(cls, type) or not _is_allowed(cls, rules):
+        return value
+    root = _typed(value, _declared(cls)["root"], rules, depth)
+    return rules.find(class_name(cls)).shape.build({"root": root})
 
 
 def _sequence(value: list[Any], hints: list[Any], rules: TypeRules, depth: int) -> Any:
@@ -373,6 +408,8 @@ def _class_for(value: dict[Any, Any], hint: Any, rules: TypeRules) -> Registrati
     """The data class of this hint, if it may be rebuilt and the dict has its fields."""
     if not isinstance(hint, type) or typing.get_origin(hint) is not None or not _is_allowed(hint, rules):
         return None
+    if _is_root_model(hint):
+        return None  # a root that is a dict tells nothing of its model
     declared = _declared(hint)
     is_open = getattr(hint, "model_config", {}).get("extra") == "allow"
     if not {str}.issuperset(map(type, value)) or not (is_open or value.keys() <= declared.keys()):

@@ -12,7 +12,7 @@ from ..errors import Corrupt, MissingExtra, NotAllowed, NotSerializable
 from .builtin import Builtin, a_zone, is_zone_info
 from .limits import a_dict, a_list, a_number, a_text, bytes_of, of_length
 
-__all__ = ["science_builder", "science_plan"]
+__all__ = ["langgraph_time_builder", "science_builder", "science_plan"]
 
 # Texts of dtypes, as numpy writes them: byte order, kind, size, and the unit of times.
 _DTYPE = re.compile(r"[<>|=]?[?bhilqpuBHILQPefdgFDGSUVOMmc]\d{0,10}(\[\d{0,10}[a-zA-Z]{1,7}\])?|object", re.ASCII)
@@ -23,6 +23,8 @@ _MOST_FIELDS = 4_096
 _DEEPEST_FIELDS = 16
 # How numpy and pandas count what is no time.
 _NO_TIME = -(1 << 63)
+# A time as pandas writes it, to the nanosecond.
+_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?([+-]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.ASCII)
 
 
 def science_plan(cls: type) -> Builtin | None:
@@ -59,6 +61,11 @@ def science_builder(name: str) -> Callable[[Any], Any] | None:
         "pandas.Timedelta": _timedelta,
         "pandas.Timestamp": _timestamp,
     }.get(name)
+
+
+def langgraph_time_builder(name: str) -> Callable[[Any], Any] | None:
+    """How a time of pandas' is rebuilt from what LangGraph stores of it."""
+    return {"NaTType": _iso_timestamp, "Timedelta": _parted_timedelta, "Timestamp": _iso_timestamp}.get(name)
 
 
 def _dtype_state(dtype: Any) -> Any:
@@ -234,6 +241,22 @@ def _timestamp(state: Any) -> Any:
 def _timedelta(state: Any) -> Any:
     count, unit = of_length(state, 2)
     return _pandas().Timedelta(_numpy().timedelta64(a_number(count), _a_unit(unit)))
+
+
+def _iso_timestamp(state: Any) -> Any:
+    """A Timestamp of its text; LangGraph keeps the offset of its zone, and not the zone."""
+    pandas = _pandas()
+    if state == "NaT":
+        return pandas.NaT
+    if not _ISO.fullmatch(a_text(state, 64)):
+        raise NotAllowed("the stored value is a time that pandas does not write")
+    return pandas.Timestamp(state)
+
+
+def _parted_timedelta(state: Any) -> Any:
+    """A Timedelta of its days, seconds and microseconds; LangGraph drops the nanoseconds."""
+    pandas = _pandas()
+    return pandas.Timedelta(dt.timedelta(*map(a_number, of_length(state, 3))))
 
 
 def _a_unit(unit: Any) -> str:

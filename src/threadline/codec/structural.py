@@ -23,7 +23,7 @@ from typing import Any
 
 from ..base.printable import printable, shown
 from ..errors import Corrupt, MissingExtra, NotAllowed, NotSerializable, ThreadlineError
-from .allowed import Registration, TypeRules
+from .allowed import Registration, TypeRules, is_of_library
 from .builtin import RARE_NAMES
 from .builtin_rare import MASKS
 from .codec import Codec
@@ -45,6 +45,9 @@ SCIENCE = {
     "pandas.Timestamp": ("pandas:Timestamp", ("count", "unit", "zone", "fold")),
 }
 _PARTS = dict(SCIENCE.values())
+# What LangGraph stores of a Timedelta, whose module depends on the version of pandas.
+_TIMEDELTA = ("days", "seconds", "microseconds")
+_MASK = "**********"
 _MESSAGES = "langchain_core.messages."
 
 
@@ -65,15 +68,18 @@ class Structure:
     @property
     def shown(self) -> Any:
         """The state as it is shown: secrets are masked."""
-        return self.state if Structure.reveals_secrets else MASKS.get(self.type_name, self.state)
+        return self._mask() if self._is_masked() else self.state
 
     @property
     def fields(self) -> dict[str, Any] | None:
         """The fields by name; None for a state that has none."""
         state = self.state
-        if isinstance(state, list) and self.type_name in _PARTS:
-            return dict(zip(_PARTS[self.type_name], state, strict=False)) or None
-        if isinstance(state, list) and state and isinstance(state[0], dict):
+        if self._is_masked():
+            return None
+        parts = self._parts() if isinstance(state, list) else None
+        if parts is not None:
+            return dict(zip(parts, state, strict=False)) or None
+        if isinstance(state, list) and state and isinstance(state[0], dict) and self.stored_name is not None:
             # A model with extra and private fields, or an object some of whose fields were never set.
             more = [part for part in state[1:3] if isinstance(part, dict)]
             state = {key: value for part in (state[0], *more) for key, value in part.items()}
@@ -91,10 +97,31 @@ class Structure:
         if fields is not None:
             shown = {key: value for key, value in fields.items() if self._is_worth_showing(key, value)}
             return f"{name}({', '.join(f'{_word(key)}={_short(value)}' for key, value in shown.items())})"
-        if isinstance(state, list) and 0 < len(state) <= 2 and isinstance(state[0], str) and ":" in self.type_name:
+        is_member = isinstance(state, list) and 0 < len(state) <= 2 and isinstance(state[0], str)
+        if is_member and ":" in self.type_name and self.stored_name is not None:
             # As enums are stored: the member's name, and its value where that is plain.
             return f"<{name}.{_word(state[0])}{''.join(f': {_short(value)}' for value in state[1:])}>"
         return f"{name}({_short(state)})"
+
+    def _parts(self) -> tuple[str, ...] | None:
+        """What the parts of a state of numpy's or pandas' are called."""
+        if self.stored_name is None and self.type_name.startswith("pandas"):
+            return _TIMEDELTA if self.type_name.endswith(":Timedelta") else None
+        return _PARTS.get(self.type_name)
+
+    def _is_masked(self) -> bool:
+        """Whether this is a secret, and secrets are not shown."""
+        if Structure.reveals_secrets:
+            return False
+        module, _, name = self.type_name.rpartition(":")
+        if self.stored_name is not None or not module:
+            return self.type_name in MASKS
+        # LangGraph stores a secret of any class by the name of the class alone.
+        is_plain = isinstance(self.state, (str, bytes))
+        return "Secret" in name and (is_plain or module.partition(".")[0] == "pydantic")
+
+    def _mask(self) -> Any:
+        return MASKS["SecretBytes"] if isinstance(self.state, bytes) else _MASK
 
     def _is_worth_showing(self, field: str, value: Any) -> bool:
         """Whether a field says anything; messages have a dozen that are mostly empty."""
@@ -120,7 +147,7 @@ class StructuralCodec(Codec):
     def __init__(self) -> None:
         self.unknown: Counter[str] = Counter()
         self._here = TypeRules()
-        super().__init__(_EveryName())
+        super().__init__(_EveryName(self._note))
 
     def with_allowlist(self, extra: Any) -> Codec:
         return self
@@ -144,6 +171,11 @@ class StructuralCodec(Codec):
     def _counted(self, build: Callable[[Any], Any], name: str, state: Any) -> Any:
         self.unknown[name] += 1
         return build(state)
+
+    def _note(self, name: str) -> None:
+        """Count an object in LangGraph's form that this process could not have rebuilt."""
+        if not self._here.can_find(name):
+            self.unknown[name] += 1
 
     def _build_langgraphs(self, code: int, data: bytes) -> Any:
         if code == NUMPY:
@@ -202,13 +234,17 @@ class _LenientCodec(Codec):
 
 
 class _EveryName(TypeRules):
-    """Rules under which every name may be looked at, as what it is: a name."""
+    """Rules under which every name may be looked at, as what it is: a name. `note` hears of each object's."""
 
-    def __init__(self) -> None:
+    rebuilds = False
+
+    def __init__(self, note: Callable[[str], None]) -> None:
         super().__init__("imported")
+        self._note = note
 
     def find(self, name: str) -> Registration:
         base = name.partition("@")[0]
+        self._note(base)
         return Registration(Structure, base, Shape(lambda value: value.state, partial(Structure, base)))
 
 
@@ -287,7 +323,7 @@ class PlainCodec(Codec):
         self._builders.pop(name, None)
         return built
 
-    def _unknown(self, name: str, state: Any, why: ThreadlineError) -> Any:
+    def _unknown(self, name: str, state: Any, why: ThreadlineError, *, is_plain: bool = False) -> Any:
         shown, parts = SCIENCE.get(name, (name, None))
         self.unknown[shown] += 1
         if self._warns and shown not in _warned and len(_warned) < _MOST_WARNINGS:
@@ -299,15 +335,18 @@ class PlainCodec(Codec):
             )
         if parts is not None:
             return _science_data(parts, state)
-        return plain_data(state) if ":" in name else state
+        return plain_data(state) if ":" in name and not is_plain else state
 
 
 def unknown_in(codec: Codec, data: bytes) -> Counter[str]:
-    """The types in encoded bytes that cannot be rebuilt, and how many objects have each."""
+    """The types in encoded bytes that cannot be rebuilt, and how many objects have each.
+
+    Not those of libraries that everybody has who uses them: importing the application imports these.
+    """
     reader = PlainCodec(codec, warns=False)  # they are counted, and nothing comes back
     with suppress(ThreadlineError):  # what else is wrong with them is somebody else's business
         reader.decode(data)
-    return reader.unknown
+    return Counter({n: c for n, c in reader.unknown.items() if n not in _PARTS and ":" in n and not is_of_library(n)})
 
 
 def plain_data(state: Any) -> Any:
