@@ -80,6 +80,7 @@ def test_fsck_finds_damage_and_quarantine_makes_the_thread_usable(run: Run, stor
     assert json.loads(run("show", "trip", "--json")[0])["checkpoint_id"] != newest
     [aside] = json.loads(run("quarantine", "list", "--json")[0])
     assert (aside["thread_id"], aside["checkpoint_id"]) == ("trip", newest)
+    assert aside["quarantined"].endswith("+00:00")
     assert aside["why"][0] in run("quarantine")[0]
     assert run("quarantine", "restore", "trip")[0].splitlines()[-1].startswith("not done")
     assert run("quarantine", "restore", "trip", "--yes")[0].splitlines()[-1] == "done  put back"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,8 @@ def test_a_thread_goes_into_the_trash_and_comes_back(run: Run, store: Path) -> N
     assert _names(run) == ["other"]
     [entry] = json.loads(run("trash", "list", "--json")[0])
     assert (entry["thread_id"], entry["is_thread"], entry["checkpoints"]) == ("trip", True, 4)
-    assert entry["until"] - entry["trashed"] == 7 * 86_400
+    until, trashed = (datetime.fromisoformat(entry[name]) for name in ("until", "trashed"))
+    assert until - trashed == timedelta(days=7)
     assert f"{entry['id']}  trip  thread, 4 checkpoints" in run("trash")[0]
     assert "in the trash     1 deletion, 4 checkpoints" in run("stats")[0]
     run("trash", "restore", entry["id"])

@@ -134,6 +134,7 @@ def test_one_look_ends_with_what_it_found(store: Path, run: Run) -> None:
     assert told["ok"] is False
     assert told["firing"][0]["name"] == "latency"
     assert told["survey"]["questions"] == 1
+    assert told["survey"]["at"].endswith("+00:00")
 
 
 def test_a_monitor_tells_its_channels_and_programs(store: Path, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def _look_once(turn: Turn, as_json: bool) -> None:
         print_json(
             {
                 "ok": not turn.events,
-                "survey": dataclasses.asdict(seen),
+                "survey": {**dataclasses.asdict(seen), "at": iso_time(seen.at), "swept_at": iso_time(seen.swept_at)},
                 "firing": [_event_json(event) for event in turn.events],
             }
         )

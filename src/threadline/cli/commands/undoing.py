@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ...core.retention.trash import Trashed
 from ...errors import InvalidRequest, NotFound
 from ..open import open_store
-from ..output import AsJson, Url, Yes, counted, print_facts, print_json, print_rows, readable_time
+from ..output import AsJson, Url, Yes, counted, iso_time, print_facts, print_json, print_rows, readable_time
 from .keeping import ending
 
 __all__ = ["quarantine", "trash"]
@@ -72,7 +73,7 @@ def quarantine(
         if action == "restore" and yes:
             store.saver.unquarantine(found)
     if as_json:
-        told = [dataclasses.asdict(one) for one in found]
+        told = [{**dataclasses.asdict(one), "quarantined": iso_time(one.quarantined)} for one in found]
         print_json(told if action == "list" else {"checkpoints": told, "done": yes})
         return
     for one in found:
@@ -94,7 +95,7 @@ def _check(action: str, known: tuple[str, ...]) -> None:
 
 def _tell(found: Any, as_json: bool, more: dict[str, Any] | None, last: tuple[str, str] | None) -> None:
     if as_json:
-        told = [dataclasses.asdict(one) for one in found]
+        told = [_entry_json(one) for one in found]
         print_json(told if more is None else {"entries": told, **more})
         return
     if found:
@@ -103,6 +104,10 @@ def _tell(found: Any, as_json: bool, more: dict[str, Any] | None, last: tuple[st
         print_facts([last])
     elif not found:
         print_facts([("trash", "nothing")])
+
+
+def _entry_json(one: Trashed) -> dict[str, Any]:
+    return {**dataclasses.asdict(one), "trashed": iso_time(one.trashed), "until": iso_time(one.until)}
 
 
 def _row(one: Any) -> list[str]:
