@@ -304,7 +304,10 @@ class Saver(Maintenance, Moving):
         return self._values(await self._arun(ops.heads, thread_ids), channels)
 
     def interrupts(self, *, prefix: str = "") -> Iterator[Waiting]:
-        """The interrupts that wait, over all threads; a value whose class is not here is a `Structure`."""
+        """The interrupts that wait, over all threads; a value whose class is not here is a `Structure`.
+
+        One that is damaged is listed too: without its id, with a value whose `why` says what is wrong.
+        """
         return self._each(ops.Asked(prefix=prefix).next_page)
 
     def ainterrupts(self, *, prefix: str = "") -> AsyncIterator[Waiting]:
@@ -313,6 +316,7 @@ class Saver(Maintenance, Moving):
     def lock(self, thread_id: str, ttl: float = 30.0, *, wait: float | None = None, holder: str | None = None) -> Lease:
         """A lease on a thread for `with` or `async with`; Conflict when it is not free within `wait` seconds.
 
+        Without `wait` it waits until the lease is free, however long that takes; `wait=0` tries once.
         `holder` is how others are told who holds it: this machine and process, unless it is given.
         """
         return Lease(self._engine, self._tools, text_id(thread_id, "thread_id"), ttl, wait, holder)

@@ -57,6 +57,9 @@ def test_threads_are_chosen_by_time_and_metadata(run: Run, many: Path) -> None:
     assert names(run, "--since", "2999-01-01") == []
     assert names(run, "--filter", "user=ann") == ["big", "long"]
     assert names(run, "--filter", "user=ann", "--filter", "n=9") == ["long"]
+    for command in (["threads", "--filter", "user=nobody"], ["rm", "--filter", "user=nobody"]):
+        assert "--filter looks at the metadata of threads" in run(*command)[1]
+    assert run("threads", "--filter", "user=ann")[1] == ""
     assert "--filter is KEY=VALUE" in run("threads", "--filter", "user", status=2)[1]
     assert "--since" in run("threads", "--since", "yesterday", status=2)[1]
 

@@ -38,6 +38,7 @@ __all__ = [
     "clean",
     "complain",
     "counted",
+    "hint_filter",
     "iso_time",
     "moment_of",
     "one_line",
@@ -186,6 +187,12 @@ def paged() -> Iterator[None]:
             _pager = None
             with suppress(BrokenPipeError):
                 stream.close()
+
+
+def hint_filter(filters: Sequence[str] | None, found: Sequence[Any]) -> None:
+    """Say what --filter looks at, where it matched nothing."""
+    if filters and not found:
+        complain("--filter looks at the metadata of threads (thread(...).create(metadata=...)), not at that of runs")
 
 
 def complain(sentence: str) -> None:

@@ -28,6 +28,7 @@ from ..output import (
     Url,
     Yes,
     counted,
+    hint_filter,
     iso_time,
     print_facts,
     print_json,
@@ -71,6 +72,7 @@ def rm(
             return _rm_checkpoint(store, thread, at, namespace, trash, yes, as_json)
         wanted = [thread] if thread is not None else _chosen(store, prefix or "", filters or [], trash is None)
         told = _rm_threads(store, wanted, trash, record, reason, yes)
+    hint_filter(filters, wanted)
     if as_json:
         print_json({**told[0], "done": yes} if thread is not None else {"threads": told, "done": yes})
     elif thread is not None:

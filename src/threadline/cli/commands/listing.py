@@ -21,6 +21,7 @@ from ..output import (
     AsJson,
     Url,
     counted,
+    hint_filter,
     moment_of,
     paged,
     print_json,
@@ -89,6 +90,7 @@ def threads(
             print_rows([*heading, *rows], ["bold", "yellow", "", "", "dim"], numbers=[2, 3])
     else:
         print_none("no threads")
+    hint_filter(filters, listed)
     if left:
         remark(f"{counted(left, 'thread')} more: --limit 0 lists all, --sort and --since say which come first")
 
