@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -186,3 +187,48 @@ def test_unlock_is_told_first_and_done_with_yes(run: Run, store: Path) -> None:
             saver.put({"configurable": {"thread_id": "trip"}}, threadline.empty_checkpoint(), {}, {})
     for more in ([], ["--yes"]):
         assert "nobody holds a lease on thread 'trip'" in run("unlock", "trip", *more, status=1)[1]
+
+
+def _spoil_writes(channel: str) -> None:
+    """Change the last byte of each pending write of a channel."""
+    with sqlite3.connect(os.environ["THREADLINE_URL"]) as database:
+        for task, data in database.execute(
+            "SELECT task_id, data FROM threadline_writes WHERE channel = ?", (channel,)
+        ).fetchall():
+            spoiled = data[:-1] + bytes([data[-1] ^ 1])
+            database.execute(
+                "UPDATE threadline_writes SET data = ? WHERE task_id = ? AND channel = ?", (spoiled, task, channel)
+            )
+
+
+def test_a_damaged_question_hides_only_itself(run: Run, graph: Any) -> None:
+    graph.invoke({"notes": []}, AT)
+    _spoil_writes("__interrupt__")
+    shown = run("show", "t", status=1)
+    assert "[damaged]" in shown[0]
+    assert "'a'" in shown[0]
+    assert "fsck" in shown[1]
+    told = json.loads(run("show", "t", "--json", status=1)[0])
+    assert told["values"]["notes"] == ["a", "b"]
+    assert [one["value"]["$type"] for one in told["waits"]] == ["damaged"]
+    stands = why(run)
+    assert (stands["status"], stands["next"], len(stands["waits"])) == ("suspended", ["ask"], 1)
+    assert any("__interrupt__" in one for one in stands["damage"])
+    assert [one["status"] for one in json.loads(run("threads", "--json")[0])] == ["suspended"]
+    assert "[damaged]" in run("interrupts", status=1)[0]
+    assert "[damaged]" in run("writes", "t", status=1)[0]
+    with pytest.raises(threadline.Corrupt):
+        graph.checkpointer.get_tuple(AT)
+    with pytest.raises(threadline.Corrupt):
+        graph.checkpointer.thread("t").writes()
+
+
+def test_a_question_whose_earlier_answers_are_damaged_is_not_answered_without_them(run: Run, graph: Any) -> None:
+    asked = graph.invoke({"notes": []}, AT)["__interrupt__"][0]
+    config = graph.checkpointer.get_tuple(AT).config
+    [question] = graph.checkpointer.interrupts()
+    graph.checkpointer.put_writes(config, [("__resume__", ["left"])], question.task_id)
+    _spoil_writes("__resume__")
+    assert "which way?" in run("interrupts")[0]
+    with pytest.raises(threadline.Corrupt, match="__resume__"):
+        graph.checkpointer.thread("t").answer({asked.id: "right"})

@@ -389,3 +389,15 @@ def test_a_thread_deleted_while_it_is_looked_at_is_told(page: TestClient, saver:
         answer = page.get(f"/{view}?id=counter")
         assert answer.status_code == 404
         assert "there is no thread" in answer.text
+
+
+def test_a_damaged_write_hides_nothing_else_of_its_checkpoint(page: TestClient, database: Path) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE threadline_writes SET data = x'00' WHERE channel = '__interrupt__'")
+    [waiting, *_] = [one for one in page.get("/threads.json").json() if one["status"] == "suspended"]
+    told = page.get("/checkpoint.json", params={"id": waiting["thread_id"]}).json()
+    assert told["values"]
+    assert told["waits"][0]["value"]["$type"] == "damaged"
+    for view in ("checkpoint", "writes", "thread", "inbox"):
+        assert page.get(f"/{view}", params={"id": waiting["thread_id"]}).status_code == 200
+    assert page.get("/writes.json", params={"id": waiting["thread_id"]}).status_code == 200

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from ..base.checkpoint import INTERRUPT, TASKS, CheckpointTuple, PendingWrite, config_of
+from ..base.damage import Damaged
 from ..base.versions import next_version, sort_key
 from ..chunks.gather import Pile
 from ..chunks.lazy import LazyValues
@@ -31,6 +32,7 @@ __all__ = [
     "name_of_write",
     "read_one",
     "read_page",
+    "read_writes",
     "to_tuple",
     "value_of",
     "write_ref",
@@ -160,6 +162,33 @@ def write_ref(tools: Tools, thread_id: str, write: WriteRow) -> Pair:
         raise NotFound(f"{name_of_write(thread_id, write)}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"{name_of_write(thread_id, write)} is damaged ({error})") from None
+
+
+async def read_writes(
+    store: Context, tools: Tools, thread_id: str, pool: int, writes: Iterable[WriteRow]
+) -> list[tuple[WriteRow, Any, int]]:
+    """These writes with their values and the bytes of each; one that is damaged is `Damaged`, and hides no other."""
+    refs: list[tuple[WriteRow, Pair | Damaged]] = []
+    for write in writes:
+        try:
+            refs.append((write, write_ref(tools, thread_id, write)))
+        except Corrupt as damage:
+            refs.append((write, Damaged(str(damage))))
+    pile = Pile()
+    there = [ref for _, ref in refs if not isinstance(ref, Damaged)]
+    await tools.reader.gather(pool, there, partial(store.chunks, pool), pile)
+    found: list[tuple[WriteRow, Any, int]] = []
+    for write, ref in refs:
+        if isinstance(ref, Damaged):
+            found.append((write, ref, 0))
+            continue
+        try:
+            found.append((write, tools.reader.value(ref, pile), len(tools.reader.content(ref, pile))))
+        except Corrupt as damage:
+            found.append((write, Damaged(f"{name_of_write(thread_id, write)}: {damage}"), 0))
+        except (NotAllowed, NotFound) as error:
+            raise type(error)(f"{name_of_write(thread_id, write)}: {error}") from None
+    return found
 
 
 def name_of_write(thread_id: str, write: WriteRow) -> str:

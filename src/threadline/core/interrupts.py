@@ -4,6 +4,7 @@
   since, and has no note that it was answered. The state of the checkpoint is never read.
 - Of the writes, only the special ones are decoded. What they hold of a class that is not here is read as a structure
   (codec/structural.py), the classes of LangGraph included: no question is hidden because of its value.
+- A damaged write hides only itself: a question that cannot be read waits all the same, and its value is `Damaged`.
 - An answer is stored as the resume value of its task, so that any process can go on.
 
 LangGraph reads a task's resume values from its pending writes; after `answer`, any worker runs
@@ -15,16 +16,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from ..base.checkpoint import ANSWERED, INTERRUPT, RESUME, answered_ids, config_of, waiting
+from ..base.damage import Damaged
 from ..base.namespaces import ROOT
-from ..chunks.gather import Pile
-from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
-from ..ports.checkpoints import CheckpointKey, WriteRow
+from ..errors import Conflict, Corrupt, InvalidRequest, NotFound
+from ..ports.checkpoints import CheckpointKey, Found, WriteRow
 from .context import Context
-from .get import name_of_write, write_ref
+from .get import read_writes
 from .lifecycle import living
 from .prepare import prepare_writes
 from .put import put_all
@@ -33,18 +33,21 @@ __all__ = ["Question", "answer", "open_at_head", "open_questions", "questions"]
 
 
 _SPECIAL = frozenset((INTERRUPT, RESUME, ANSWERED))
+# What the task of a note that a question was answered is called, before the question's id.
+_NOTE = "answered:"
 
 
 class Question(NamedTuple):
     """An interrupt that waits, and where."""
 
-    # None where whoever asked gave it no id: such a question is listed, and cannot be answered by its id.
+    # None where whoever asked gave it no id, or it cannot be read: it is listed, and cannot be answered by its id.
     id: str | None
+    # `Damaged` where it cannot be read.
     value: Any
     key: CheckpointKey
     task_id: str
-    # Answers that the same task was given before.
-    earlier: tuple[Any, ...]
+    # Answers that the same task was given before; `Damaged` where these cannot be read.
+    earlier: tuple[Any, ...] | Damaged
     # Where else the same interrupt shows: at the graphs above a subgraph.
     above: tuple[CheckpointKey, ...] = ()
 
@@ -64,7 +67,7 @@ async def questions(store: Context, thread_id: str) -> list[Question]:
             above = parents.get(ROOT) if isinstance(parents, Mapping) else None
             if (above or head.row.id) != head.row.id:
                 continue  # left over from an earlier step
-        for place, question in enumerate(await open_questions(store, thread_id, found.pool, found.writes)):
+        for place, question in enumerate(await _open_at(store, thread_id, namespace, found)):
             name = question.id or (namespace, place)
             seen = found_open.get(name)  # the deepest namespace is where it was raised
             found_open[name] = question._replace(above=(*seen.above, seen.key) if seen else ())
@@ -73,13 +76,26 @@ async def questions(store: Context, thread_id: str) -> list[Question]:
 
 async def open_at_head(store: Context, thread_id: str, pool: int, writes: Sequence[WriteRow]) -> list[Question]:
     """The open questions among the writes at a thread's head, which may have moved on since they were read."""
-    try:
-        return await open_questions(store, thread_id, pool, writes)
-    except Corrupt:
-        again = await store.find(thread_id, ROOT, None)
-        if again is not None and again.writes == list(writes):
-            raise
+    asked = await open_questions(store, thread_id, pool, writes)
+    if not any(map(_is_damaged, asked)):
+        return asked
+    again = await store.find(thread_id, ROOT, None)
+    if again is None or again.writes == list(writes):
+        return asked if again is not None else []
+    return await open_questions(store, thread_id, again.pool, again.writes)
+
+
+async def _open_at(store: Context, thread_id: str, namespace: str, found: Found) -> list[Question]:
+    """The open questions at the newest checkpoint of a namespace; what looks damaged is read again."""
+    asked = await open_questions(store, thread_id, found.pool, found.writes)
+    if not any(map(_is_damaged, asked)):
+        return asked
+    again = await store.find(thread_id, namespace, None)
     return await open_questions(store, thread_id, again.pool, again.writes) if again is not None else []
+
+
+def _is_damaged(question: Question) -> bool:
+    return isinstance(question.value, Damaged) or isinstance(question.earlier, Damaged)
 
 
 async def open_questions(store: Context, thread_id: str, pool: int, writes: Sequence[WriteRow]) -> list[Question]:
@@ -87,15 +103,20 @@ async def open_questions(store: Context, thread_id: str, pool: int, writes: Sequ
     asked = waiting(writes)
     if not asked:
         return []
-    special = await _values(store, thread_id, pool, [write for write in writes if write.channel in _SPECIAL])
+    # By a reader that needs no class: what is of one that is not here is a structure.
+    chosen = [write for write in writes if write.channel in _SPECIAL]
+    read = await read_writes(store, store.tools.lenient, thread_id, pool, chosen)
+    special = [(write, value) for write, value, _ in read]
     settled = answered_ids([(write.task_id, write.channel, value) for write, value in special])
+    # A note that cannot be read names its question all the same.
+    unread = {write.task_id for write, value in special if write.channel == ANSWERED and isinstance(value, Damaged)}
+    settled |= {task_id.removeprefix(_NOTE) for task_id in unread}
     resumed = {write.task_id: value for write, value in special if write.channel == RESUME}
     found: list[Question] = []
     for write, interrupts in special:
         if write not in asked:
             continue
-        earlier = resumed.get(write.task_id)
-        before = tuple(earlier) if isinstance(earlier, list) else () if earlier is None else (earlier,)
+        before = _answers(resumed.get(write.task_id))
         key = write.key
         for interrupt in interrupts if isinstance(interrupts, (list, tuple)) else [interrupts]:
             interrupt_id = getattr(interrupt, "id", None)
@@ -106,18 +127,11 @@ async def open_questions(store: Context, thread_id: str, pool: int, writes: Sequ
     return found
 
 
-async def _values(store: Context, thread_id: str, pool: int, writes: Sequence[WriteRow]) -> list[tuple[WriteRow, Any]]:
-    """These writes with their values; what is of a class that is not here is a structure."""
-    refs = [write_ref(store.tools, thread_id, write) for write in writes]
-    pile, reader = Pile(), store.tools.lenient.reader
-    await reader.gather(pool, refs, partial(store.chunks, pool), pile)
-    found: list[tuple[WriteRow, Any]] = []
-    for write, ref in zip(writes, refs, strict=True):
-        try:
-            found.append((write, reader.value(ref, pile)))
-        except (Corrupt, NotAllowed, NotFound) as error:
-            raise type(error)(f"{name_of_write(thread_id, write)}: {error}") from None
-    return found
+def _answers(resumed: Any) -> tuple[Any, ...] | Damaged:
+    """The answers that a task was given."""
+    if isinstance(resumed, Damaged):
+        return resumed
+    return tuple(resumed) if isinstance(resumed, list) else () if resumed is None else (resumed,)
 
 
 async def answer(store: Context, thread_id: str, answers: Mapping[str, Any], now: float) -> None:
@@ -128,7 +142,7 @@ async def answer(store: Context, thread_id: str, answers: Mapping[str, Any], now
     unknown = [one for one in answers if one not in asks]
     if unknown:
         noted = {write.task_id for write in await store.thread_writes(thread_id) if write.channel == ANSWERED}
-        taken = [one for one in unknown if f"answered:{one}" in noted]
+        taken = [one for one in unknown if f"{_NOTE}{one}" in noted]
         if taken:  # the same error, however short before it was
             raise Conflict(
                 f"thread {thread_id!r}: {taken[0]!r} was answered already, and that answer stands; nothing of this "
@@ -142,11 +156,13 @@ async def answer(store: Context, thread_id: str, answers: Mapping[str, Any], now
     token = os.urandom(16)  # tells this call's notes from those of another who answers the same
     for interrupt_id, value in answers.items():
         asked = asks[interrupt_id]
+        if isinstance(asked.earlier, Damaged):  # the task would be run without the answers that it was given
+            raise Corrupt(asked.earlier.why)
         config = config_of(thread_id, *asked.key)
         prepared.append(prepare_writes(writing, config, [(RESUME, [*asked.earlier, value])], asked.task_id, ""))
         # A second answer must not be taken for one to the task's next question.
         for key in (asked.key, *asked.above):
-            note, task_id = [(ANSWERED, [interrupt_id, token])], f"answered:{interrupt_id}"
+            note, task_id = [(ANSWERED, [interrupt_id, token])], f"{_NOTE}{interrupt_id}"
             prepared.append(prepare_writes(writing, config_of(thread_id, *key), note, task_id, "", are_first=True))
     try:
         await put_all(Context(store.backend, writing), prepared, now)

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..base.checkpoint import ERROR, INTERRUPT, TASKS, WRITES_IDX_MAP
+from ..base.damage import Damaged
 from ..base.namespaces import ROOT
 from ..base.versions import is_newer
 from ..errors import Corrupt, NotAllowed, NotFound
-from .context import Context, Tools
-from .get import Read, read_one, to_tuple, value_of
+from .context import Context
+from .get import read_one, read_writes, to_tuple, value_of
 from .history.log import Entry, read_log
 from .history.state import task_name
 from .interrupts import questions
@@ -90,7 +91,9 @@ async def standing(store: Context, thread_id: str, now: float) -> Standing:
             return otherwise
 
     async def waiting() -> tuple[Waiting, ...]:
-        return tuple(told(thread_id, one) for one in await questions(store, thread_id))
+        asked = await questions(store, thread_id)
+        damage.extend(one.value.why for one in asked if isinstance(one.value, Damaged))
+        return tuple(told(thread_id, one) for one in asked)
 
     async def listed() -> ThreadInfo:
         return await describe(store, thread_id)
@@ -121,8 +124,10 @@ async def _next(
     """The nodes that run next at the head, and those that have finished there; every value of it is looked at."""
     if head is None or head.damage is not None:
         return None, ()
-    read = await read_one(store, Place(head.thread_id, head.namespace, head.id))
-    if read is None:
+    place = Place(head.thread_id, head.namespace, head.id)
+    # A damaged write hides only itself: which tasks have finished is told without what they wrote.
+    row, read = await store.find(*place), await read_one(store, place, with_writes=False)
+    if row is None or read is None:
         return None, ()
     for name, ref in read.document.roots.refs.items():
         try:
@@ -131,8 +136,10 @@ async def _next(
             damage.append(str(trouble))
         except NotAllowed:
             continue  # a class that this process lacks is no damage
-    checkpoint: Any = to_tuple(store.tools, read._replace(writes=[]), lazy=True).checkpoint
-    return next_and_finished(checkpoint, finished_paths(write for write, _ in read.writes))
+    written = await read_writes(store, store.tools.lenient, head.thread_id, row.pool, row.writes)
+    damage.extend(value.why for _, value, _ in written if isinstance(value, Damaged))
+    checkpoint: Any = to_tuple(store.tools, read, lazy=True).checkpoint
+    return next_and_finished(checkpoint, finished_paths(row.writes))
 
 
 async def _last_error(store: Context, thread_id: str, newest: dict[str, str]) -> Failure | None:
@@ -141,24 +148,23 @@ async def _last_error(store: Context, thread_id: str, newest: dict[str, str]) ->
         return None
     last = max(failed, key=lambda write: (write.checkpoint_id, write.namespace))
     key = last.key
-    read = await read_one(store, Place(thread_id, *key))
+    found = await store.find(thread_id, *key, with_writes=False)
+    read = await read_writes(store, store.tools, thread_id, found.pool, [last]) if found is not None else []
     return Failure(
         task=task_name(last),
-        text=_text_of(store.tools, read, last.task_id) if read is not None else "its checkpoint is not there",
+        text=_text_of(read[0][1]) if read else "its checkpoint is not there",
         namespace=key.namespace,
         checkpoint_id=key.id,
         is_past=newest.get(key.namespace) != key.id,
     )
 
 
-def _text_of(tools: Tools, read: Read, task_id: str) -> str:
-    for write, ref in read.writes:
-        if write.channel == ERROR and write.task_id == task_id:
-            error = value_of(tools, read, ref, "the error of a task")
-            name, message = getattr(error, "type_name", type(error).__name__), getattr(error, "message", None)
-            said = message if isinstance(message, str) else str(error)
-            return f"{str(name).rpartition(':')[2]}: {said}" if said else str(name).rpartition(":")[2]
-    return ""
+def _text_of(error: Any) -> str:
+    if isinstance(error, Damaged):
+        raise Corrupt(error.why)
+    name, message = getattr(error, "type_name", type(error).__name__), getattr(error, "message", None)
+    said = message if isinstance(message, str) else str(error)
+    return f"{str(name).rpartition(':')[2]}: {said}" if said else str(name).rpartition(":")[2]
 
 
 def next_nodes(checkpoint: Mapping[str, Any], finished: Collection[str] = ()) -> tuple[str, ...] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from ..base.checkpoint import is_engine_channel
 from ..core.context import Context
 from ..core.history.revisions import At, resolve
-from ..core.history.state import read_lazily, writes_at
+from ..core.history.state import read_lazily
 from ..core.interrupts import open_questions
 from ..core.standing import finished_paths, next_nodes
 from ..errors import Corrupt, NotFound
@@ -27,7 +27,7 @@ async def checkpoint_json(store: Context, thread_id: str, at: At, namespace: str
     asked = await open_questions(store, thread_id, row.pool, row.writes)
     head = await resolve(store, thread_id, None, key.namespace)
     # Before the head all tasks have finished; what was to run from there is what ran.
-    written = await writes_at(store, thread_id, key.id, key.namespace) if head == key and row.writes else []
+    written = row.writes if head == key else []
     parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
 
     def decoded() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from ..base.damage import Damaged
 from ..base.printable import MOST_BITS, printable, shown
 from ..codec import StoredException
 from ..codec.structural import Structure
@@ -17,16 +18,6 @@ __all__ = ["Damaged", "one_line_of", "plain", "text_of"]
 
 
 _PLAIN = (str, int, bool, type(None))
-
-
-class Damaged:
-    """Stands for a value that cannot be read."""
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-
-    def __repr__(self) -> str:
-        return "[damaged]"
 
 
 def one_line_of(value: Any, width: int | None = None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from ...base.checkpoint import is_engine_channel
 from ...core.context import bound
-from ...core.history.state import read_lazily
+from ...core.history.state import WriteInfo, read_lazily, writes_told
 from ...core.interrupts import Question, open_questions
 from ...core.standing import finished_paths, next_and_finished
 from ...core.threads import Waiting
@@ -62,7 +63,7 @@ def show(
         asked = store.engine.run(bound(store.tools, open_questions, thread, row.pool, row.writes))
         # Before the head all tasks have finished; what was to run from there is what ran.
         is_head = handle.at(namespace=point.namespace).id == point.id
-        paths = finished_paths(handle.writes(point)) if is_head and row.writes else ()
+        paths = finished_paths(row.writes) if is_head else ()
         nodes, finished = _next_nodes(found.checkpoint, paths)
     waits = [_waiting(thread, one) for one in asked]
     held = found.checkpoint["channel_values"]
@@ -85,7 +86,12 @@ def show(
             print()
         for name, value in values.items():
             print_value(name, value, everything=everything)
-    if any(isinstance(value, Damaged) for value in values.values()):
+    _refuse_damage([*values.values(), *(one.value for one in waits if channel is None)])
+
+
+def _refuse_damage(told: Iterable[Any]) -> None:
+    """End with status 1 where something that was told could not be read."""
+    if any(isinstance(value, Damaged) for value in told):
         complain("[damaged] could not be read; `threadline fsck` tells what can be done")
         raise typer.Exit(1)
 
@@ -191,10 +197,15 @@ def writes(
 ) -> None:
     """Show who wrote what towards the next checkpoint, in order."""
     with open_store(url, read_only=True) as store:
-        found = store.saver.thread(thread).writes(at, namespace=namespace)
+        found = store.engine.run(bound(store.tools, writes_told, thread, at, namespace))
     if as_json:
         print_json([write_json(one) for one in found])
-        return
+    else:
+        _print_writes(found)
+    _refuse_damage(one.value for one in found)
+
+
+def _print_writes(found: Sequence[WriteInfo]) -> None:
     rows = [[one.task, one.channel, readable_bytes(one.value_bytes), one_line_of(one.value)] for one in found]
     if rows:
         print_rows(rows, ["bold", "cyan", "dim"], numbers=[2])

@@ -9,13 +9,14 @@ import typer
 from rich.cells import cell_len
 
 from ...show.forms import waiting_json
-from ...show.values import one_line_of, plain
+from ...show.values import Damaged, one_line_of, plain
 from ..open import open_store
 from ..output import (
     AsJson,
     ThreadId,
     Url,
     clean,
+    complain,
     print_facts,
     print_json,
     print_line,
@@ -47,6 +48,9 @@ def interrupts(
         _print_waiting(rows)
     else:
         print_none("nothing waits for an answer")
+    if any(isinstance(one.value, Damaged) for one in waiting):
+        complain("[damaged] could not be read; `threadline fsck` tells what can be done")
+        raise typer.Exit(1)
 
 
 def _print_waiting(rows: list[list[str]]) -> None:

@@ -9,11 +9,13 @@ from html import escape
 from typing import Any
 
 from ...base.checkpoint import CheckpointTuple, Config, config_of, is_engine_channel
+from ...base.damage import Damaged
 from ...chunks.lazy import LazyValues
 from ...errors import Corrupt, NotFound
 from ...ports.checkpoints import Backend, CheckpointKey, Query, WriteRow
+from ..attempts import ATTEMPTS
 from ..context import Context
-from ..get import read_one, to_tuple, value_of
+from ..get import read_one, read_writes, to_tuple
 from ..paging import each_found
 from ..requests import Place, check_moment, plain_text
 from .revisions import At, resolve
@@ -31,6 +33,7 @@ __all__ = [
     "task_name",
     "writes_at",
     "writes_by_task",
+    "writes_told",
 ]
 
 
@@ -163,11 +166,26 @@ def task_name(write: WriteRow) -> str:
 
 
 async def writes_at(store: Context, thread_id: str, at: At, namespace: str) -> list[WriteInfo]:
-    """The writes at one checkpoint, in the order a graph applies them."""
+    """The writes at one checkpoint, in the order a graph applies them; Corrupt where one is damaged."""
+    found = await writes_told(store, thread_id, at, namespace)
+    for one in found:
+        if isinstance(one.value, Damaged):
+            raise Corrupt(one.value.why)
+    return found
+
+
+async def writes_told(store: Context, thread_id: str, at: At, namespace: str) -> list[WriteInfo]:
+    """The writes at one checkpoint for people: the value of one that cannot be read is `Damaged`."""
     key = await resolve(store, thread_id, at, namespace)
-    read = await read_one(store, Place(thread_id, *key))
-    if read is None:
-        return []
+    for _ in range(ATTEMPTS):
+        found = await store.find(thread_id, *key)
+        if found is None:
+            return []
+        read = await read_writes(store, store.tools, thread_id, found.pool, found.writes)
+        # What looks damaged may have been deleted or replaced after its row was read.
+        is_damaged = any(isinstance(value, Damaged) for _, value, _ in read)
+        if not is_damaged or await store.find(thread_id, *key) == found:
+            break
     return [
         WriteInfo(
             task=task_name(write),
@@ -175,11 +193,11 @@ async def writes_at(store: Context, thread_id: str, at: At, namespace: str) -> l
             task_path=write.task_path,
             channel=write.channel,
             index=write.idx,
-            value=value_of(store.tools, read, ref, f"a write of channel {write.channel!r}"),
-            value_bytes=len(store.tools.reader.content(ref, read.pile)),
+            value=value,
+            value_bytes=size,
             config=config_of(thread_id, *key),
         )
-        for write, ref in read.writes
+        for write, value, size in read
     ]
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ...base.checkpoint import ERROR, INTERRUPT, RESUME
-from ...core.history.state import WriteInfo
+from ...core.history.state import WriteInfo, writes_told
 from ...errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from ...show.checkpoint import checkpoint_json
 from ...show.forms import write_json
@@ -168,7 +168,7 @@ async def writes_page(asked: Asked) -> Page:
     thread_id, at, namespace = asked.text("id"), asked.maybe("at"), asked.text("ns")
     thread = asked.desk.thread(thread_id)
     point = await asked.desk.ask(thread, "at", at, namespace=namespace)
-    writes: list[WriteInfo] = await asked.desk.ask(thread, "writes", point.id, namespace=point.namespace)
+    writes = await asked.desk.run(writes_told, thread_id, point.id, point.namespace)
     tasks: dict[tuple[str, str], list[WriteInfo]] = {}
     for write in writes:
         tasks.setdefault((write.task, write.task_id), []).append(write)
@@ -186,5 +186,5 @@ async def writes_page(asked: Asked) -> Page:
 async def writes_json(asked: Asked) -> Any:
     """The same as `threadline writes --json` tells it."""
     thread = asked.desk.thread(asked.text("id"))
-    found = await asked.desk.ask(thread, "writes", asked.maybe("at"), namespace=asked.text("ns"))
+    found = await asked.desk.run(writes_told, thread.thread_id, asked.maybe("at"), asked.text("ns"))
     return [write_json(one) for one in found]
