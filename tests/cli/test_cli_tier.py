@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -67,3 +68,52 @@ def test_what_is_asked_wrongly(run: Any, store: Path) -> None:
     assert "secret" not in told + complaints.replace("AWS_SECRET_ACCESS_KEY", "")
     run("tier", "plan", "--cold-after", "soon", status=2)
     run("tier", "plan", "--large", "0", status=2)
+
+
+def test_a_lost_object_is_named_once_with_the_threads_and_what_to_do(run: Any, store: Path) -> None:
+    with threadline.connect(store / "agents.db") as saver:
+        saver.thread("other").put({"note": "stays"})
+    run("tier", "run", "chat")
+    for path in [path for path in (store / "cold").rglob("*") if path.is_file()]:
+        path.unlink()
+        name = path.name
+    out, _ = run("fsck", status=1)
+    assert out.count(name) == 1
+    assert f"the object {name} of file://{store / 'cold'} is gone" in out
+    assert "thread 'chat'" in out
+    assert "thread 'other'" not in out
+    # There is nothing that a reducer could make it from.
+    assert "repair" not in out
+    assert "next  threadline fsck --quarantine" in out
+    report = json.loads(run("fsck", "--json", status=1)[0])
+    [lost] = report["lost_objects"]
+    assert (lost["name"], lost["fate"]) == (name, "is gone")
+    out, complaints = run("tier", "restore", "chat", status=1)
+    assert f"lost      {len(lost['chunks'])} chunks" in out
+    assert f"the object {name} of file://{store / 'cold'} is gone" in complaints
+    run("fsck", "--quarantine", "--yes", status=1)
+    run("fsck")
+
+
+def _said(step: int) -> str:
+    return f"message {step} {hashlib.sha256(str(step).encode()).hexdigest()}"
+
+
+def test_a_repair_is_advised_where_a_lost_object_leaves_what_it_takes(run: Any, store: Path) -> None:
+    with threadline.connect(store / "agents.db", cold=f"file://{store / 'cold'}") as saver:
+        config: Any = {"configurable": {"thread_id": "runs", "checkpoint_ns": ""}}
+        said: list[str] = []
+        for step in range(1, 40):
+            said = [*said, _said(step)]
+            checkpoint = {**threadline.empty_checkpoint(), "channel_values": {"said": said}}
+            checkpoint["channel_versions"] = {"said": step}
+            config = saver.put(config, checkpoint, {"source": "loop", "step": step}, {"said": step})
+            saver.put_writes(config, [("said", [_said(step + 1)])], "task")
+        saver.tier(thread_ids=["runs"])
+    for path in [path for path in (store / "cold").rglob("*") if path.is_file()]:
+        path.unlink()
+    out, _ = run("fsck", "runs", status=1)
+    assert "is gone" in out
+    assert "next  threadline repair runs --reducer said=append" in out
+    run("repair", "runs", "--reducer", "said=append", "--yes")
+    run("fsck", "runs")

@@ -76,7 +76,7 @@ def test_a_clean_store_is_clean(connect, call, encrypted):
     assert (report.threads, report.checkpoints) == (3, STEPS + 1 + STEPS + 1)
     assert report.writes == STEPS + STEPS + 1 + 1
     assert report.chunks == saver.stats().chunks
-    assert report.notes == ("thread 'two': 1 checkpoints have a parent that is gone, as after a prune",)
+    assert report.notes == ("thread 'two': 1 checkpoint has a parent that is gone, as after a prune",)
     assert heard == [(1, 3), (2, 3), (3, 3)]
     assert str(report).startswith("3 threads, 26 checkpoints")
     assert clean(call(connect(**options), "fsck"))
@@ -454,3 +454,21 @@ def test_a_pack_that_only_pointers_lead_to_is_judged_as_a_read_judges_it(tmp_pat
         saver.clear_cache()
         with pytest.raises(threadline.Corrupt):
             saver.get_tuple(config("t", name(6)))
+
+
+def test_a_fork_has_its_first_parent_in_the_other_thread(connect, call):
+    saver = connect()
+    thread = saver.thread("a")
+    for step in range(4):
+        thread.put({"step": step})
+    thread.fork(to="b")
+    saver.thread("b").put({"step": 9})
+    saver.thread("b").fork(to="c")
+    assert call(saver, "fsck").notes == ()
+    saver.delete_thread("a")
+    assert call(saver, "fsck").notes == ()
+    for step in range(10, 12):
+        saver.thread("c").put({"step": step})
+    saver.prune(["c"], strategy="keep_latest")
+    [note] = call(saver, "fsck", ["c"]).notes
+    assert "1 checkpoint has a parent that is gone" in note

@@ -12,22 +12,30 @@ Promises:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .checkpoints import ChunkRow
 
-__all__ = ["Lost", "Objects", "Span", "Tier", "tier_of", "why_lost"]
+__all__ = ["Absence", "Lost", "Objects", "Span", "Tier", "absence_of", "tier_of", "why_lost"]
 
 Span = tuple[int, int]  # offset, length
+
+
+class Absence(NamedTuple):
+    """An object that does not have what a row says it has: its name, where it should be, and what became of it."""
+
+    name: str
+    where: str
+    fate: str
 
 
 class Lost:
     """Stands in a row for bytes that their object does not have any more; `why` ends the sentence "the chunk …"."""
 
-    __slots__ = ("why",)
+    __slots__ = ("absence", "why")
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    def __init__(self, why: str, absence: Absence | None = None) -> None:
+        self.why, self.absence = why, absence
 
     def __repr__(self) -> str:
         return f"<lost: {self.why}>"
@@ -65,6 +73,11 @@ class Tier(Protocol):
 
     async def swap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
         """`rewrap_chunks` of rows as they are in the database."""
+
+
+def absence_of(content: Any) -> Absence | None:
+    """The object that does not have the bytes of a row any more; None for bytes."""
+    return content.absence if isinstance(content, Lost) else None
 
 
 def tier_of(backend: Any) -> Tier | None:

@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import Corrupt
 from ...packs.cold import Reference, fits, hot_form, is_cold, read_reference
 from ...ports.checkpoints import ChunkRow
-from ...ports.objects import Lost, Objects
+from ...ports.objects import Absence, Lost, Objects
 from .layer import Layer
 
 __all__ = ["TieredLayer"]
@@ -85,11 +85,11 @@ class TieredLayer(Layer):
         for name, wanted in by_object.items():
             parts = await self._parts(name, [one for _, one in wanted])
             for at, (row, reference) in enumerate(wanted):
-                if parts is None:
-                    resolved[row[0]] = _lost(row, f"is in the object {name} of {self.objects.where}, which is gone")
-                elif not fits(reference, parts[at]):
-                    why = f"is in the object {name} of {self.objects.where}, which was altered or cut short"
-                    resolved[row[0]] = _lost(row, why)
+                if parts is None or not fits(reference, parts[at]):
+                    fate = "is gone" if parts is None else "was altered or cut short"
+                    where = self.objects.where
+                    why = f"is in the object {name} of {where}, which {fate}"
+                    resolved[row[0]] = _lost(row, why, Absence(name, where, fate))
                 else:
                     resolved[row[0]] = row[0], row[1], hot_form(row[2]), parts[at]
         return resolved
@@ -103,8 +103,8 @@ class TieredLayer(Layer):
         return await self.objects.read(name, spans, is_fresh=True)
 
 
-def _lost(row: Stored, why: str) -> Any:
-    return row[0], row[1], hot_form(row[2]), Lost(why)
+def _lost(row: Stored, why: str, absence: Absence | None = None) -> Any:
+    return row[0], row[1], hot_form(row[2]), Lost(why, absence)
 
 
 def _as_held(held: ChunkRow | None, before: ChunkRow) -> ChunkRow:

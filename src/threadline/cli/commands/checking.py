@@ -15,8 +15,9 @@ import typer
 from ...core.context import bound
 from ...core.integrity.quarantine import Aside
 from ...core.integrity.quarantine import quarantine as set_aside
-from ...core.integrity.report import Damage, Report
-from ..open import Modules, import_modules, open_store
+from ...core.integrity.repair import rebuildable
+from ...core.integrity.report import Damage, LostObject, Report
+from ..open import Modules, Store, import_modules, open_store
 from ..output import (
     AsJson,
     Url,
@@ -63,8 +64,9 @@ def fsck(
         if quarantine and report.damaged:
             now = time.time()
             aside = store.engine.run(bound(store.tools, set_aside, report.damaged, now, dry_run=not yes))
+        hopeful = _hopeful(store, report)
     done = quarantine and yes
-    step = _next_step(report, url, threads or [], quarantine, done)
+    step = _next_step(report, hopeful, url, threads or [], quarantine, done)
     if as_json:
         print_json({**_report_json(report, aside, done), "next": step})
     else:
@@ -84,13 +86,16 @@ def spoken_command(url: str, *words: str) -> str:
 
 
 def _print_report(report: Report) -> None:
-    """Figures, then damage: by the chunk at fault, then by thread; then what is no damage."""
-    head, *lines = str(dataclasses.replace(report, damaged=(), missing=())).splitlines()
+    """Figures, then damage: by the object or chunk at fault, then by thread; then what is no damage."""
+    head, *lines = str(dataclasses.replace(report, damaged=(), missing=(), lost_objects=())).splitlines()
     # Without its damage it would say that all is well.
     _print(head.removesuffix("ok") + "damaged" if not report.ok and head.endswith("ok") else head)
+    for lost in report.lost_objects:
+        _print_lost(lost)
+    in_objects = {chunk for lost in report.lost_objects for chunk in lost.chunks}
     by_chunk: dict[str, list[Damage]] = defaultdict(list)
     for damage in report.damaged:
-        for chunk in damage.chunks:
+        for chunk in set(damage.chunks) - in_objects:
             by_chunk[chunk].append(damage)
     missing = {chunk.digest for chunk in report.missing}
     for chunk, damages in sorted(by_chunk.items(), key=lambda pair: -len(pair[1])):
@@ -105,6 +110,25 @@ def _print_report(report: Report) -> None:
         _print(line)
     if report.unknown_types:
         _print("--import MODULE imports their modules first, and lets them try")
+
+
+def _print_lost(lost: LostObject) -> None:
+    _print(
+        f"{lost}, and with it {counted(len(lost.chunks), 'chunk')}: bring it back from a copy or an older version, "
+        f"or set aside what needs it; without it, these cannot be read:"
+    )
+    for thread, named in _by_thread(lost.needed_by).items():
+        _print(f"  thread {thread!r}: {_summary(named)}")
+
+
+def _hopeful(store: Store, report: Report) -> list[Damage]:
+    """What a repair may rebuild. Much that is in one object is lost at once, often with what it would be made from."""
+    lost = {damage for one in report.lost_objects for damage in one.needed_by}
+    hopeful = [damage for damage in report.damaged if damage not in lost]
+    if lost:
+        sound = set(store.engine.run(bound(store.tools, rebuildable, report.damaged)))
+        hopeful += [damage for damage in report.damaged if damage in lost and damage in sound]
+    return [damage for damage in hopeful if damage.channel is not None and "pending write" not in damage.what]
 
 
 def _report_json(report: Report, aside: list[Aside], is_done: bool) -> dict[str, Any]:
@@ -147,18 +171,19 @@ def _print_aside(aside: list[Aside], is_done: bool) -> None:
         print_facts([ending(False, "", f"{counted(len(aside), 'checkpoint')} would be set aside")])
 
 
-def _next_step(report: Report, url: str, threads: list[str], quarantine: bool, is_done: bool) -> str | None:
+def _next_step(
+    report: Report, hopeful: list[Damage], url: str, threads: list[str], quarantine: bool, is_done: bool
+) -> str | None:
     """The command to run next; None when all is well."""
     if report.damaged and is_done:
         return spoken_command(url, "fsck", *threads)
     if report.damaged and quarantine:
         return spoken_command(url, "fsck", *threads, "--quarantine", "--yes")
-    rebuildable: dict[str, Any] = {}
-    for damage in report.damaged:
-        if damage.channel is not None and "pending write" not in damage.what:
-            rebuildable.setdefault(damage.thread_id, {})[damage.channel] = None
-    if rebuildable:
-        thread, channels = next(iter(rebuildable.items()))
+    channels_of: dict[str, dict[str, None]] = {}
+    for damage in hopeful:
+        channels_of.setdefault(damage.thread_id, {})[str(damage.channel)] = None
+    if channels_of:
+        thread, channels = next(iter(channels_of.items()))
         reducers = [part for name in channels for part in ("--reducer", f"{name}={_USUAL.get(name, 'append')}")]
         return spoken_command(url, "repair", thread, *reducers)
     if report.damaged:

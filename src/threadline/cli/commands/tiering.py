@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from ...core.retention.policy import HOT_WARM_COLD, TierPolicy
-from ...core.tiering.shapes import TierPlan, TierStatus
+from ...core.tiering.shapes import Restored, TierPlan, TierStatus
 from ...errors import InvalidRequest
 from ..open import COLD, open_store
-from ..output import AsJson, Url, counted, print_facts, print_json, progress_bar, readable_bytes
+from ..output import AsJson, Url, complain, counted, print_facts, print_json, progress_bar, readable_bytes
 
 __all__ = ["tier"]
 
@@ -62,11 +62,20 @@ def tier(
                 done = store.saver.tier_status()
     finally:
         COLD.reset(token)
+    _tell(done, as_json)
+
+
+def _tell(done: Any, as_json: bool) -> None:
+    """Print what was done; ends with status 1 where something is lost."""
     if as_json:
         share = {"share_in_database": done.share_in_database} if isinstance(done, TierStatus) else {}
         print_json({**dataclasses.asdict(done), **share})
     else:
         print_facts(_facts(done))
+    if isinstance(done, Restored) and done.lost:
+        for why in done.why_lost:
+            complain(why)
+        raise typer.Exit(1)
 
 
 def _policy(cold_after: str | None, large: int | None) -> TierPolicy | None:
@@ -85,7 +94,7 @@ def _facts(done: Any) -> list[tuple[str, str]]:
     if getattr(done, "is_elsewhere", False):
         return [("left alone", "another process is running the cold tier of this store")]
     moved = f"{counted(done.chunks, 'chunk')}, {readable_bytes(done.bytes)}"
-    if hasattr(done, "lost"):
+    if isinstance(done, Restored):
         lost = [("lost", f"{counted(done.lost, 'chunk')}: fsck names the threads")] if done.lost else []
         return [("restored", moved), *lost]
     facts = [

@@ -5,6 +5,7 @@ its row was the same before and after, because chunks of a living row are never 
 
     damaged           a checkpoint or pending write that a read would refuse, or that is its own ancestor
     missing           chunks that are not there, with the checkpoints that need them (which are damaged, too)
+    lost_objects      objects of the cold tier that are gone or altered, with what needs them (which is damaged, too)
     warnings          values that are whole, of types that the rules in force do not rebuild
     orphaned          chunks that no row leads to: not an error, collecting removes them
     spoiled           orphaned chunks that are damaged: a put of the same content would rely on them
@@ -23,6 +24,7 @@ from typing import Any
 
 from ...errors import Corrupt
 from ...ports.checkpoints import Backend, CheckpointKey, Found, Query, ThreadRow, WriteRow
+from ...ports.objects import Absence
 from ...ports.rules import HIDDEN, hidden_ids_of, mark
 from ..attempts import ATTEMPTS
 from ..context import Context
@@ -33,7 +35,7 @@ from ..records.upkeep import damaged_records
 from ..requests import text_ids
 from ..retention.trash import each_entry, id_of_entry, origin_of
 from ..stats import all_threads
-from .report import Damage, MissingChunk, Report, Verdict
+from .report import Damage, LostObject, MissingChunk, Report, Verdict
 from .verify import Subject, Walk, batches, subject_of, subject_of_write
 
 __all__ = ["Damage", "MissingChunk", "Report", "Verdict", "check", "judge"]
@@ -90,6 +92,7 @@ class _Inquiry:
         self.orphaned_chunks = self.orphaned_bytes = 0
         self.found = Verdict()
         self.needed: dict[tuple[int, bytes], list[Damage]] = defaultdict(list)
+        self.lost: dict[Absence, list[tuple[str, Damage]]] = defaultdict(list)
         self.spoiled: list[str] = []
         self.notes: list[str] = []
         self.damaged_trash: dict[str, tuple[Damage, ...]] = {}
@@ -187,6 +190,7 @@ class _Inquiry:
                 MissingChunk(pool=pool, digest=digest.hex(), needed_by=tuple(damages))
                 for (pool, digest), damages in sorted(self.needed.items())
             ),
+            lost_objects=tuple(_lost_object(absence, of) for absence, of in sorted(self.lost.items(), key=_first)),
             warnings=tuple(self.found.warnings),
             orphaned_chunks=self.orphaned_chunks,
             orphaned_bytes=self.orphaned_bytes,
@@ -217,6 +221,8 @@ class _Inquiry:
                 self.found.damages += verdict.damages
                 for digest, damage in verdict.missing:
                     self.needed[walk.pool, digest].append(damage)
+                for absence, chunk, damage in verdict.lost:
+                    self.lost[absence].append((chunk, damage))
             suspects = [key for key in bad if key in then]
 
     def _checkpoints(self, rows: Iterable[Found]) -> dict[Any, Subject]:
@@ -254,13 +260,26 @@ class _Inquiry:
             if again is not None and parent is not None and again.parent == parent:
                 what = f"it is its own ancestor, through {parent.id}"
                 self.found.damages.append(_damage(thread_id, key, None, what))
-        gaps = sum(parent is not None and parent not in parents for parent in parents.values())
-        if gaps:
-            self.notes.append(f"thread {thread_id!r}: {gaps} checkpoints have a parent that is gone, as after a prune")
+        gaps = {key: parent for key, parent in parents.items() if parent is not None and parent not in parents}
+        count = len(gaps) - await self._count_forked(thread, gaps)
+        if count:
+            told = "1 checkpoint has" if count == 1 else f"{count} checkpoints have"
+            self.notes.append(f"thread {thread_id!r}: {told} a parent that is gone, as after a prune")
         ids = {key.id for key in parents}
         for name, target in sorted(_pointers(thread)):
             if target not in ids:
                 self.notes.append(f"thread {thread_id!r}: the name {name!r} points to {target}, which is gone")
+
+    async def _count_forked(self, thread: ThreadRow, gaps: Mapping[CheckpointKey, CheckpointKey]) -> int:
+        """How many of these gaps are none: a fork's first checkpoints have their parents in the thread it came from."""
+        origin = await self.backend.thread(thread.forked_from) if thread.forked_from and gaps else None
+        if thread.forked_from is None or not gaps:
+            return 0
+        first = {key.namespace: gaps[key] for key in sorted(gaps, reverse=True)}
+        if origin is None or origin.status == "deleted":
+            return len(first)
+        found = [await self.store.find(origin.thread_id, *parent, with_writes=False) for parent in first.values()]
+        return sum(one is not None for one in found)
 
 
 def _verdict(walk: Walk, thread_id: str, subject: Subject) -> Verdict:
@@ -283,7 +302,17 @@ def _verdict(walk: Walk, thread_id: str, subject: Subject) -> Verdict:
             damage = replace(_damage(thread_id, key, channel, prefix + _named(broken)), chunks=chunks)
             verdict.damages.append(damage)
             verdict.missing += [(trouble.digest, damage) for trouble in broken if trouble.is_missing]
+            verdict.lost += [(trouble.absence, trouble.digest.hex(), damage) for trouble in broken if trouble.absence]
     return verdict
+
+
+def _first(pair: tuple[Absence, Any]) -> Absence:
+    return pair[0]
+
+
+def _lost_object(absence: Absence, needs: Sequence[tuple[str, Damage]]) -> LostObject:
+    chunks, damages = dict.fromkeys(chunk for chunk, _ in needs), dict.fromkeys(damage for _, damage in needs)
+    return LostObject(**absence._asdict(), chunks=tuple(sorted(chunks)), needed_by=tuple(damages))
 
 
 def _named(troubles: Sequence[Any]) -> str:

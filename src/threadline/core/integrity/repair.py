@@ -32,7 +32,7 @@ from .fsck import judge
 from .report import Damage, check_damages
 from .verify import Walk, batches, subject_of, subject_of_write
 
-__all__ = ["Reducer", "repair"]
+__all__ = ["Reducer", "rebuildable", "repair"]
 
 Reducer = Callable[[Any, Any], Any]
 _BATCH = 256
@@ -73,6 +73,25 @@ async def repair(
     # Roots and known chunks may be those from before.
     store.tools.forget()
     return left
+
+
+async def rebuildable(store: Context, damages: Sequence[Damage]) -> list[Damage]:
+    """Those of all damages of some threads from which a repair can begin: what they are rebuilt from is not damaged."""
+    bad = {(one.thread_id, one.namespace, one.checkpoint_id, one.channel) for one in damages}
+    found: list[Damage] = []
+    for damage in damages:
+        row = await store.find(*_place(damage), with_writes=False) if damage.channel is not None else None
+        parent = row.row.parent if row is not None else None
+        if parent is None or (damage.thread_id, damage.namespace, parent, damage.channel) in bad:
+            continue
+        before = await store.find(damage.thread_id, damage.namespace, parent)
+        if before is not None and any(write.channel == damage.channel for write in before.writes):
+            found.append(damage)
+    return found
+
+
+def _place(damage: Damage) -> tuple[str, str, str]:
+    return damage.thread_id, damage.namespace, damage.checkpoint_id
 
 
 class _Lost(NamedTuple):

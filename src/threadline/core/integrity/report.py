@@ -9,8 +9,9 @@ from typing import Any
 from ...base.checkpoint import config_of
 from ...base.printable import printable
 from ...errors import InvalidRequest
+from ...ports.objects import Absence
 
-__all__ = ["Damage", "MissingChunk", "Report", "Verdict", "check_damages", "told_unknown"]
+__all__ = ["Damage", "LostObject", "MissingChunk", "Report", "Verdict", "check_damages", "told_unknown"]
 
 _MOST_TYPES = 10
 
@@ -48,6 +49,21 @@ class MissingChunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostObject:
+    """An object of the cold tier that is gone or altered, the chunks that are lost with it, and what needs them."""
+
+    name: str
+    where: str
+    # What became of it, such as "is gone".
+    fate: str
+    chunks: tuple[str, ...]
+    needed_by: tuple[Damage, ...]
+
+    def __str__(self) -> str:
+        return f"the object {self.name} of {self.where} {self.fate}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The findings of fsck."""
 
@@ -57,6 +73,8 @@ class Report:
     chunks: int
     damaged: tuple[Damage, ...] = ()
     missing: tuple[MissingChunk, ...] = ()
+    # Objects of the cold tier that do not have the chunks any more which they should have.
+    lost_objects: tuple[LostObject, ...] = ()
     warnings: tuple[Damage, ...] = ()
     orphaned_chunks: int = 0
     orphaned_bytes: int = 0
@@ -91,6 +109,9 @@ class Report:
             lines.append(
                 f"missing: chunk {chunk.digest} of pool {chunk.pool}, needed by {len(checkpoints)} checkpoints"
             )
+        for lost in self.lost_objects:
+            threads = {damage.thread_id for damage in lost.needed_by}
+            lines.append(f"lost: {lost}, with {len(lost.chunks)} chunks that {len(threads)} threads need")
         lines += [f"damaged: {printable(record)}" for record in self.damaged_records]
         lines += [f"warning: {warning}" for warning in self.warnings]
         lines += [f"spoiled: chunk {digest}, which nothing needs: prune collects it" for digest in self.spoiled_chunks]
@@ -122,8 +143,9 @@ def told_unknown(unknown: Mapping[str, int]) -> str:
 
 @dataclass(slots=True)
 class Verdict:
-    """The damages, warnings and missing chunks of some rows."""
+    """The damages, warnings, missing chunks and lost objects of some rows."""
 
     damages: list[Damage] = field(default_factory=list)
     warnings: list[Damage] = field(default_factory=list)
     missing: list[tuple[bytes, Damage]] = field(default_factory=list)
+    lost: list[tuple[Absence, str, Damage]] = field(default_factory=list)

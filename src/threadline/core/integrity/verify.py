@@ -26,7 +26,7 @@ from ...chunks.refs import Inline, Node, Pieces, Ref, Root, Tree, unpack_node, u
 from ...codec.structural import StructuralCodec, unknown_in
 from ...errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from ...ports.checkpoints import CheckpointRow, Found, WriteRow
-from ...ports.objects import why_lost
+from ...ports.objects import Absence, absence_of, why_lost
 from ..context import Context, Tools
 from ..rows import name_of, read_document, read_metadata, write_place
 
@@ -49,6 +49,8 @@ class Trouble(NamedTuple):
     is_missing: bool = False
     # The bytes are good, but the rules in force do not let them become an object here.
     is_forbidden: bool = False
+    # The object of the cold tier that should have the chunk.
+    absence: Absence | None = None
 
     def __str__(self) -> str:
         return f"the chunk {self.digest.hex()} {self.what}" if self.digest else self.what
@@ -137,7 +139,8 @@ class Walk:
         """The unwrapped bytes of a chunk, whose digest is not checked yet."""
         digest, links, form, content = stored
         if type(content) is not bytes or type(links) is not bytes:
-            return Trouble(digest, why_lost(content) or "is damaged: it holds no bytes")
+            what = why_lost(content) or "is damaged: it holds no bytes"
+            return Trouble(digest, what, absence=absence_of(content))
         try:
             return self.tools.envelope.unwrap(form, content, chunk_place(self.pool, digest))
         except (Corrupt, InvalidRequest, TypeError) as damage:

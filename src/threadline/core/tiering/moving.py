@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from ...errors import Unavailable
 from ...packs.cold import COLD, REFERENCE_BYTES, Reference, cold_row, fits, hot_form, read_reference
 from ...packs.reader import read_pack
 from ...packs.writer import PackWriter
 from ...ports.checkpoints import DIGEST_BYTES, Backend, ChunkRow
-from ...ports.objects import Tier, why_lost
+from ...ports.objects import Tier, absence_of, why_lost
 from ..paging import parts_of
 from .choosing import Chosen
 from .registry import ObjectRecord, note_object
@@ -132,19 +133,26 @@ class Mover:
 async def restore_chunks(backend: Backend, tier: Tier, pool: int, cold: Sequence[Cold]) -> Restored:
     """Bring chunks back into the database; those that their objects do not have stay as they are, and are counted."""
     chunks = size = lost = 0
+    reasons: dict[str, None] = {}
     for part in parts_of(cold, lambda one: one[1].length, _READ_BYTES, _SWAP_ROWS):
         stored = {row.digest: row for row, _ in part}
         pairs = []
         for row in await backend.chunks(pool, list(stored)):
-            if why_lost(row[3]) is not None:
+            if (why := why_lost(row[3])) is not None:
                 lost += 1
+                reasons[_reason(row[3], why)] = None
             else:
                 pairs.append((stored[row[0]], ChunkRow(*row)))
         pairs.sort(key=lambda pair: pair[0].digest)
         await tier.swap_chunks(pool, pairs)
         chunks += len(pairs)
         size += sum(len(after.data) for _, after in pairs)
-    return Restored(chunks=chunks, bytes=size, lost=lost)
+    return Restored(chunks=chunks, bytes=size, lost=lost, why_lost=tuple(reasons))
+
+
+def _reason(content: Any, why: str) -> str:
+    absence = absence_of(content)
+    return f"a chunk {why}" if absence is None else f"the object {absence.name} of {absence.where} {absence.fate}"
 
 
 def _is_hot(row: Stored) -> bool:

@@ -110,6 +110,7 @@ async def restore_tier(
         chunks=sum(one.chunks for one in found),
         bytes=sum(one.bytes for one in found),
         lost=sum(one.lost for one in found),
+        why_lost=tuple(dict.fromkeys(why for one in found for why in one.why_lost)),
     )
 
 

@@ -70,6 +70,8 @@ class Restored:
     chunks: int
     bytes: int
     lost: int
+    # Why, a sentence for each object that is gone or altered.
+    why_lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
