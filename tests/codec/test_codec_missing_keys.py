@@ -8,7 +8,7 @@ from codec_stores import in_thread, put, values_at
 
 import threadline
 from tests.stores import savers
-from threadline import InvalidRequest, KeyRing, NotFound
+from threadline import Corrupt, InvalidRequest, KeyRing, NotFound
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 ITEMS = [f"item {at} " * 30 for at in range(120)]
@@ -239,3 +239,20 @@ def test_no_method_of_a_saver_calls_an_encrypted_store_damaged(sealed, half):
     for verb, *arguments in (("list", None), ("threads",), ("interrupts",)):
         with pytest.raises(InvalidRequest, match="this store is encrypted: open it with encryption="):
             half.listed(sealed(), *arguments, verb=verb)
+
+
+def test_a_ring_that_does_not_open_a_store_adds_no_key_to_it(sealed, half):
+    put(sealed(old=OLD), {"items": ITEMS})
+    for call in (lambda saver: put(saver, {"n": 1}, thread="other"), lambda saver: saver.fsck()):
+        with pytest.raises(NotFound, match="encrypted under 'old'"):
+            call(sealed(new=NEW))
+    with pytest.raises(Corrupt, match="sealed under another key"):
+        put(sealed(new=NEW, old=NEW), {"n": 1}, thread="other")
+    known = sealed(old=OLD).keys()
+    assert [one.id for one in known] == ["old"]
+    # By a ring that has both, it is added; then a third one not without the one that rows are under.
+    put(sealed(new=NEW, old=OLD), {"n": 1}, thread="other")
+    with pytest.raises(NotFound, match="encrypted under 'new'"):
+        put(sealed(third=b"t" * 32, old=OLD), {"n": 2}, thread="other")
+    known = sealed(old=OLD, new=NEW).keys()
+    assert [one.id for one in known] == ["old", "new"]

@@ -51,6 +51,19 @@ def test_copy_into_an_encrypted_store_and_out_of_it_only_when_told(old, run, sho
     assert shown(tmp_path / "p.db") == picture(old)
 
 
+def test_a_copy_with_the_wrong_keys_changes_nothing_of_the_target(old, run, tmp_path):
+    path, ring = keys_file(tmp_path)
+    wrong, _ = keys_file(tmp_path, "wrong", b"w" * 32)
+    run("copy", old.url, "--to", tmp_path / "sealed.db", "--to-key-file", path, "--thread", "b")
+    run("export", "--url", old.url, "-o", tmp_path / "all.tla")
+    for command in (["copy", old.url], ["import", tmp_path / "all.tla"]):
+        _, said = run(*command, "--to", tmp_path / "sealed.db", "--to-key-file", wrong, status=2)
+        assert "encrypted under 'keys', and the keys given are 'wrong'" in said
+    with threadline.connect(tmp_path / "sealed.db", encryption=ring) as saver:
+        known = saver.keys()
+    assert [one.id for one in known] == ["keys"]
+
+
 def test_copy_of_a_tenant_and_of_named_threads(old, run, shown, tmp_path):
     run("copy", old.url, "--to", tmp_path / "c.db", "--prefix", "org-1/")
     run("copy", old.url, "--to", tmp_path / "c.db", "--thread", "b")

@@ -29,6 +29,7 @@ __all__ = [
     "given_keys",
     "import_modules",
     "keys_from",
+    "keys_known",
     "open_store",
     "require_file",
 ]
@@ -128,12 +129,18 @@ def _keys_of(engine: Engine, read_only: bool) -> KeyRing | None:
             f"this store is encrypted: set {_KEYS} to its keys (id:base64, the current one first), or name a file that "
             f"holds them with --key-file; {_LANGGRAPHS} stands for a key with the id env"
         )
+    ours = keys_known(stored, ring, f"by {_KEYS} or --key-file")
+    # Looking adds no key to those that a store knows.
+    return ring.sealing_with(ours[0]) if read_only and ring.current not in ids_of_keys(stored) else ring
+
+
+def keys_known(stored: bytes, ring: KeyRing, how: str) -> list[str]:
+    """The ids of a ring that the record of a store's keys knows; InvalidRequest where there are none."""
     known = ids_of_keys(stored)
     ours = [key_id for key_id in ring.ids if key_id in known]
     if not ours:
         raise InvalidRequest(
             f"this store is encrypted under {', '.join(map(repr, known))}, and the keys given are "
-            f"{', '.join(map(repr, ring.ids))}: give one of its own, by {_KEYS} or --key-file"
+            f"{', '.join(map(repr, ring.ids))}: give one of its own, {how}"
         )
-    # Looking adds no key to those that a store knows.
-    return ring.sealing_with(ours[0]) if read_only and ring.current not in known else ring
+    return ours

@@ -26,8 +26,8 @@ from ..chunks.unchanged import Sequence as EncodedSequence
 from ..codec.codec import Codec
 from ..codec.envelope import Envelope
 from ..codec.seal import Ring
-from ..errors import Corrupt, InvalidRequest, Unavailable
-from ..packs.cold import is_cold, is_reference, read_reference
+from ..errors import Corrupt, InvalidRequest, NotFound, Unavailable
+from ..packs.cold import hot_form, is_cold, is_reference, read_reference
 from ..ports.checkpoints import Asking, Backend, CheckpointKeys, Found, Query, ThreadRow, Witness, WriteRow
 from ..ports.engine import Operation
 from ..ports.records import Record, RecordSpace, Scan
@@ -429,6 +429,7 @@ class Tools:
     async def _use_keys(self, backend: Backend, ring: Ring, stored: bytes) -> None:
         ids, number, sealed = ormsgpack.unpackb(stored)
         if ring.current not in ids:
+            await self._refuse_strange_ring(backend, ring, stored)
             await swap_record(backend, KEYS, stored, ormsgpack.packb([[*ids, ring.current], number, sealed]))
             return await self._use_keys(backend, ring, (await read_record(backend, KEYS)) or stored)
         self.envelope.key_numbers = {key_id: position + 1 for position, key_id in enumerate(ids)}
@@ -437,6 +438,25 @@ class Tools:
         if secret != self.digesters.secret:
             self.digesters.secret = secret
         return None
+
+    async def _refuse_strange_ring(self, backend: Backend, ring: Ring, stored: bytes) -> None:
+        """A ring adds its current key only to a store that it opens: NotFound, or Corrupt for another key of that id.
+
+        That is, it has the key of the store's own secret and the newest one that rows are under. Older keys may be
+        lost for good, and must not keep a new one out.
+        """
+        ids, number, sealed = ormsgpack.unpackb(stored)
+        whole = getattr(backend, "whole", backend)
+        forms = [*await whole.forms(), *await whole.record_forms()]
+        used = {hot_form(form) >> 1 for form in forms if type(form) is int}
+        newest = max([place for place in used if 0 < place <= len(ids)], default=number)
+        for key_id in dict.fromkeys([ids[number - 1], ids[newest - 1]]):
+            if key_id not in getattr(ring, "ids", (ring.current,)):
+                raise NotFound(
+                    f"this store is encrypted under {key_id!r}, which is not in the ring: {ring.current!r} becomes a "
+                    f"key of it only by a ring that has both"
+                )
+        ring.open(ids[number - 1], sealed, b"digest key")
 
     async def reseal_digest_key(self, backend: Backend) -> None:
         """Put the digest key under the current key, so that older keys can be retired."""

@@ -19,7 +19,7 @@ from ...core.store_records import KEYS, read_record
 from ...errors import InvalidRequest
 from ...saver import Saver
 from ...show.words import pairs_of
-from ..open import given_keys, keys_from, open_store
+from ..open import given_keys, keys_from, keys_known, open_store
 from ..output import (
     AsJson,
     complain,
@@ -136,23 +136,29 @@ def until_of(text: str | None) -> Any:
 @contextmanager
 def open_target(url: str, key_file: str | None) -> Iterator[Saver]:
     """A store to be filled, made where there is none; encrypted with its own keys, or those that are given for it."""
+    ring = _target_keys(key_file)
     engine = make_engine(url)
     try:
         if engine.is_in_memory:
             raise InvalidRequest("a store in memory ends with its process: copy into a file or a server")
-        text = os.environ.get(_TO_KEYS)
-        ring: KeyRing | None = None
-        if key_file is not None:
-            ring = keys_from(key_file)
-        elif text:
-            ring = KeyRing.from_text(text, _TO_KEYS)
-        elif engine.run(lambda backend: read_record(backend, KEYS)) is not None:
+        stored = engine.run(lambda backend: read_record(backend, KEYS))
+        if ring is None and stored is not None:
             ring = given_keys()
             if ring is None:
                 raise InvalidRequest(f"the target is encrypted: name its keys by --to-key-file or {_TO_KEYS}")
+        if ring is not None and stored is not None:
+            keys_known(stored, ring, f"by --to-key-file or {_TO_KEYS}")
         yield Saver(engine, make_tools(engine, encryption=ring)).open()
     finally:
         engine.close()
+
+
+def _target_keys(key_file: str | None) -> KeyRing | None:
+    """The keys that are given for a target; None where none are."""
+    if key_file is not None:
+        return keys_from(key_file)
+    text = os.environ.get(_TO_KEYS)
+    return KeyRing.from_text(text, _TO_KEYS) if text else None
 
 
 def tell(report: CopyReport, places: list[tuple[str, str]], as_json: bool) -> None:
