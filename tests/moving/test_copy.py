@@ -55,6 +55,26 @@ def test_a_second_run_copies_what_is_new(furnished, house, target):
     assert picture(new) == picture(old)
 
 
+@pytest.mark.parametrize("target", ["sqlite", "sealed sqlite"])
+@pytest.mark.parametrize("source", ["sqlite", "sealed sqlite"])
+def test_a_second_run_copies_no_question_again(furnished, house, source, target):
+    """Its chunks have other names there, and it may have been asked again."""
+    old = furnished(source, steps=8)
+    at = old.get_tuple(config("a")).config
+    ask = [{"value": {"draft": ["a long line " * 40] * 5}, "id": "q2"}]
+    old.put_writes(at, [("__interrupt__", ask)], "task-4")
+    old.put_writes(at, [("__resume__", ["r" * 9000])], "task-5")
+    new = house(target)
+    assert old.copy_to(new).is_complete
+    again = old.copy_to(new)
+    assert (again.writes.copied, again.writes.renewed, again.chunks) == (0, 0, 0)
+    old.put_writes(at, [("__interrupt__", [{**ask[0], "value": {"draft": ["another line " * 40] * 5}}])], "task-4")
+    again = old.copy_to(new)
+    assert (again.writes.copied, again.writes.renewed) == (0, 1)
+    assert picture(new) == picture(old)
+    assert old.copy_to(new).writes.renewed == 0
+
+
 def test_forks_share_their_chunks_in_the_target_too(furnished, house):
     old, new = furnished("sqlite"), house("sealed sqlite")
     old.copy_to(new)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...base.namespaces import ROOT
-from ...errors import Corrupt
+from ...errors import Corrupt, Unavailable
 from ...ports.checkpoints import Change, CheckpointKey, CheckpointRow, Found, ThreadRow, Witness, WriteRow
 from ..context import Context
 from ..known import witness_of
 from ..paging import parts_of
 from ..rows import name_of, write_place
 from .carrier import Carrier, Missing, WentStale
+from .likeness import likenesses
 from .reading import Cut, cut_of, pages_of
 from .report import CopyChoice, CopyReport
 from .translate import Fault, are_same
@@ -77,6 +78,8 @@ class ThreadCopy:
         self.has_gone_on = False
         self.cut = Cut(None, {})
         self._held_writes: dict[WriteKey, WriteRow] = {}
+        # Writes that could have been replaced since, whose values are the same in both stores.
+        self._alike: set[WriteKey] = set()
         self._sent_writes: dict[WriteKey, WriteRow] = {}
         self._witness: Witness | None = None
 
@@ -108,6 +111,26 @@ class ThreadCopy:
             self._held_writes[write.key, write.task_id, write.idx] = write
         head = await self.target.find(self.target_id, ROOT, None, with_writes=False)
         self.has_gone_on = head is not None and (self.cut.newest is None or head.row.id > self.cut.newest)
+        await self._compare_replaceable()
+
+    async def _compare_replaceable(self) -> None:
+        """Find those writes of special channels whose values are the same in both stores, under whatever names."""
+        pairs: dict[WriteKey, tuple[WriteRow, WriteRow]] = {}
+        for key, writes in self.cut.writes.items():
+            for write in writes:
+                held = self._held_writes.get((key, write.task_id, write.idx))
+                if held is not None and write.idx < 0 and write.links and len(write.links) == len(held.links):
+                    pairs[key, write.task_id, write.idx] = write, held
+        if not pairs or self.carrier.translator.keeps_names:
+            self._alike.update(key for key, (write, held) in pairs.items() if write.links == held.links)
+            return
+        pools = self.carrier.translator.source_pool, self.carrier.stamp[0]
+        try:
+            own = await likenesses(self.source, pools[0], [write.links for write, _ in pairs.values()])
+            other = await likenesses(self.target, pools[1], [held.links for _, held in pairs.values()])
+        except (Corrupt, Unavailable):
+            return  # they are sent again, which tells what is wrong
+        self._alike.update(key for key, one, two in zip(pairs, own, other, strict=True) if one == two)
 
     async def _copy_page(self, page: Sequence[Found]) -> None:
         held = {} if self.is_new or not page else await self._held_rows(page)
@@ -176,8 +199,9 @@ class ThreadCopy:
             other = self.target.tools.envelope.unwrap_row(held.form, held.data, write_place(self.target_id, held))
         except Corrupt:
             return False
-        # The names of chunks cannot be compared. A write that may have been replaced is sent again.
-        return own == other and (write.idx >= 0 or not write.links)
+        # The names of chunks cannot be compared; those of a write that may have been replaced were looked into.
+        is_alike = write.idx >= 0 or not write.links or (write.key, write.task_id, write.idx) in self._alike
+        return own == other and is_alike
 
     async def _send_all(self, steps: Sequence[_Step]) -> dict[CheckpointKey, CheckpointRow]:
         """Send these steps in batches; returns the rows that were sent."""
