@@ -1,5 +1,7 @@
 """Threads copied from one store to another are what they were, whatever both stores are."""
 
+import time
+
 import pytest
 from house import ROOT, config, furnish, grow, is_sound, picture, put
 
@@ -121,9 +123,32 @@ def test_a_copy_up_to_a_checkpoint_has_nothing_later(furnished, house):
     wanted = list(old.list(ROOT))[8]
     old.copy_to(new, until=wanted.checkpoint["id"])
     assert new.get_tuple(config("a")).checkpoint["id"] == wanted.checkpoint["id"]
-    assert [info.thread_id for info in new.threads()][:2] == ["a", "a-fork"]
-    assert new.get_tuple(config("b")) is None
+    # All others have nothing by then, not even themselves.
+    assert [info.thread_id for info in new.threads()] == ["a"]
     assert is_sound(new)
+
+
+@pytest.mark.parametrize("by", ["id", "time"])
+def test_a_point_in_time_has_the_threads_the_tags_and_the_questions_of_then(house, connect, half, tmp_path, by):
+    old = house("sqlite")
+    old.thread("empty").create(metadata={"org": "x"})
+    at = put(old, config("old"), {"n": 1}, 0)
+    old.put_writes(at, [("__interrupt__", [{"value": "go on?", "id": "q1"}])], "task")
+    then = at["configurable"]["checkpoint_id"] if by == "id" else time.time()
+    time.sleep(0.01)
+    put(old, at, {"n": 2}, 1)
+    old.thread("old").tag("late")
+    put(old, config("young"), {"n": 1}, 0)
+    old.thread("new and empty").create()
+    old.backup(tmp_path / "all.tla")
+    new, file = house("sqlite"), connect(f"archive:///{tmp_path / 'all.tla'}")
+    for _ in range(2):
+        report = half.call(file, "copy_to", new, until=then)
+        assert report.threads == 2
+        assert [info.thread_id for info in new.threads()] == ["empty", "old"]
+        assert new.get_tuple(config("old")).config == at
+        assert [one.checkpoint_id for one in new.interrupts()] == [at["configurable"]["checkpoint_id"]]
+        assert new.fsck().notes == ()
 
 
 def test_another_thread_of_the_same_id_is_refused_or_comes_beside_it(furnished, house, half):

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 
-__all__ = ["id_after", "id_of_now", "new_id", "uuid6"]
+__all__ = ["id_after", "id_at", "id_of_now", "new_id", "uuid6"]
 
 # 100-nanosecond ticks between the start of the Gregorian calendar, where uuid time begins, and 1970.
 _GREGORIAN_OFFSET = 0x01B21DD213814000
@@ -50,6 +50,11 @@ def uuid6(*, clock_seq: int | None = None) -> uuid.UUID:
 def id_of_now() -> str:
     """The least id that anybody's clock gives at this moment; not an id of anything."""
     return _text(_composed(time.time_ns() // 100 + _GREGORIAN_OFFSET, 0, 0))
+
+
+def id_at(seconds: float) -> str:
+    """The least id of a moment, in seconds since 1970; not an id of anything."""
+    return _text(_composed(int(seconds * 1e7) + _GREGORIAN_OFFSET, 0, 0))
 
 
 def _composed(tick: int, clock_seq: int, node: int) -> int:

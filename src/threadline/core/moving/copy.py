@@ -13,7 +13,7 @@ from ...base.checkpoint import INTERRUPT
 from ...base.hashing import blake2b
 from ...base.namespaces import ROOT
 from ...errors import Conflict, Corrupt, NotFound
-from ...ports.checkpoints import Applied, Change, CheckpointKey, Stamp, ThreadRow, WriteRow
+from ...ports.checkpoints import Applied, Change, Stamp, ThreadRow, WriteRow
 from ...ports.rules import own_words
 from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
@@ -22,6 +22,7 @@ from ..paging import each_thread
 from ..threads import Listing
 from .carrier import Carrier
 from .items import copy_items
+from .reading import has_any
 from .report import CopyChoice, CopyReport, Progress
 from .threads import ThreadCopy
 
@@ -121,6 +122,8 @@ class _Copy:
         self, pool: int, thread: ThreadRow, mate: str | None, carriers: dict[int, Carrier]
     ) -> str | None:
         """Copy one thread; returns its id in the target, where the next thread of its pool joins it."""
+        if self.choice.is_bounded and not await has_any(self.source, thread, self.choice):
+            return None
         target_id, held = await self._destination(thread)
         if target_id is None:
             self.report.problems.append(
@@ -181,9 +184,9 @@ class _Copy:
         """Set status, expiry, tags and metadata; settle questions that wait no longer."""
         if copy.has_gone_on:
             return
-        newest = copy.cut.newest
-        asked = {key.id for key, writes in copy.cut.writes.items() if key.namespace == ROOT and _asks(writes)}
-        if newest is not None and asked and newest not in asked and self.choice.until_id is None:
+        newest, wanted = copy.newest, [pair for pair in copy.cut.writes.items() if pair[0] not in copy.left_out]
+        asked = {key.id for key, writes in wanted if key.namespace == ROOT and _asks(writes)}
+        if newest is not None and asked and newest not in asked:
             await self.target.backend.apply([Change(thread_id=copy.target_id, now=thread.active, settles=newest)])
         held = await self.target.thread(copy.target_id)
         if held is None:
@@ -195,13 +198,10 @@ class _Copy:
         except Corrupt as fault:
             self.report.problems.append(f"{fault}; the thread was copied without it")
             metadata = b""
-        tags = tags_text(thread, self._keeps_tag)
+        tags = tags_text(thread, lambda key: key not in copy.left_out)
         await self._set_words(
             held, held._replace(status=thread.status, expires=thread.expires, tags=tags, metadata=metadata)
         )
-
-    def _keeps_tag(self, key: CheckpointKey) -> bool:
-        return self.choice.until_id is None or key.id <= self.choice.until_id
 
     async def _set_words(self, held: ThreadRow, wanted: ThreadRow) -> ThreadRow:
         for _ in range(ATTEMPTS):

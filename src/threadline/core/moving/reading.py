@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from ...base.namespaces import ROOT
-from ...ports.checkpoints import CheckpointKey, Found, WriteRow
+from ...ports.checkpoints import CheckpointKey, Found, ThreadRow, WriteRow
 from ..context import Context
+from .report import CopyChoice
 
-__all__ = ["Cut", "cut_of", "pages_of"]
+__all__ = ["Cut", "cut_of", "has_any", "pages_of"]
 
 _PAGE = 250
 # Above every id.
@@ -43,6 +44,21 @@ async def cut_of(store: Context, thread_id: str) -> Cut:
         if newest is None or cut.has(write.key):
             cut.writes.setdefault(write.key, []).append(write)
     return cut
+
+
+async def has_any(store: Context, thread: ThreadRow, choice: CopyChoice) -> bool:
+    """Whether a thread was there at the moment up to which checkpoints are wanted."""
+    oldest = await store.walk(thread.thread_id, None, 1)
+    if not oldest:
+        return choice.had(thread)
+    if choice.wants(oldest[0].row):
+        return True
+    after: CheckpointKey | None = None
+    while page := await store.walk(thread.thread_id, after, _PAGE):
+        if any(choice.wants(found.row) for found in page):
+            return True
+        after = page[-1].key
+    return False
 
 
 async def pages_of(store: Context, thread_id: str, cut: Cut) -> AsyncIterator[list[Found]]:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...base.ids import id_at
+from ...ports.checkpoints import CheckpointRow, ThreadRow
+
 __all__ = ["Archived", "CopyChoice", "CopyReport", "Moved", "Progress"]
 
 # Called with the checkpoints that were looked at, and how many there are.
@@ -29,6 +32,23 @@ class CopyChoice:
     merge: bool = False
     # Items of a Store come along, with their history and embeddings.
     records: bool = True
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether only checkpoints up to a moment are wanted."""
+        return self.until_id is not None or self.until_time is not None
+
+    def wants(self, row: CheckpointRow) -> bool:
+        """Whether a checkpoint is of this moment or before it."""
+        until_id, until_time = self.until_id, self.until_time
+        return (until_id is None or row.id <= until_id) and (until_time is None or row.created <= until_time)
+
+    def had(self, thread: ThreadRow) -> bool:
+        """Whether a thread was there at this moment, be it without a checkpoint."""
+        until_id, until_time = self.until_id, self.until_time
+        return (until_id is None or id_at(thread.created) <= until_id) and (
+            until_time is None or thread.created <= until_time
+        )
 
     @property
     def is_part(self) -> bool:

@@ -77,6 +77,9 @@ class ThreadCopy:
         # Whether the target's thread has newer checkpoints than the source: then what differs there stays.
         self.has_gone_on = False
         self.cut = Cut(None, {})
+        # The newest checkpoint of the root that is wanted, and those that are too late.
+        self.newest: str | None = None
+        self.left_out: set[CheckpointKey] = set()
         self._held_writes: dict[WriteKey, WriteRow] = {}
         # Writes that could have been replaced since, whose values are the same in both stores.
         self._alike: set[WriteKey] = set()
@@ -92,9 +95,9 @@ class ThreadCopy:
         waiting = set(self.cut.writes)
         async for page in pages_of(self.source, thread_id, self.cut):
             waiting.difference_update([found.key for found in page])
-            await self._copy_page([found for found in page if self._wants(found.row)])
+            await self._copy_page([found for found in page if self._is_wanted(found)])
             advance(len(page))
-        if self.choice.until_id is None and self.choice.until_time is None:
+        if not self.choice.is_bounded:
             # Writes whose checkpoint never arrived wait for it in the target, too.
             orphans = [_Step(key, None) for key in sorted(waiting)]
             for step in orphans:
@@ -102,9 +105,13 @@ class ThreadCopy:
             await self._send_all([step for step in orphans if step.writes])
         await self._verify_writes()
 
-    def _wants(self, row: CheckpointRow) -> bool:
-        until_id, until_time = self.choice.until_id, self.choice.until_time
-        return (until_id is None or row.id <= until_id) and (until_time is None or row.created <= until_time)
+    def _is_wanted(self, found: Found) -> bool:
+        if not self.choice.wants(found.row):
+            self.left_out.add(found.key)
+            return False
+        if found.key.namespace == ROOT:
+            self.newest = found.row.id  # oldest first
+        return True
 
     async def _look_at_target(self) -> None:
         for write in await self.target.thread_writes(self.target_id):
