@@ -34,7 +34,7 @@ async def fill_archive(
     if mirrors:
         await _drop_absent_threads(source, archive)
         await _drop_absent_records(source, archive)
-    report = await copy_between(source, archive, choice, progress, adopt=adopt)
+    report = await copy_between(source, archive, choice, progress, adopt=adopt, is_kept=False)
     # A key that came into use meanwhile seals some of the rows.
     await _copy_keys(source, archive, adopt)
     return report

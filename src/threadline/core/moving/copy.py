@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from ...base.checkpoint import INTERRUPT
 from ...base.hashing import blake2b
 from ...base.namespaces import ROOT
-from ...errors import Conflict, Corrupt, NotFound
+from ...errors import Conflict, Corrupt, NotFound, StorageFull
 from ...ports.checkpoints import Applied, Change, Stamp, ThreadRow, WriteRow
 from ...ports.rules import own_words
 from ..attempts import ATTEMPTS, gave_up
@@ -39,14 +39,22 @@ async def copy_between(
     progress: Progress | None = None,
     *,
     adopt: Adopt | None = None,
+    is_kept: bool = True,
 ) -> CopyReport:
     """Copy the chosen threads, and with whole stores the items of its Store; what the target has is skipped.
 
     With `adopt`, threads are begun by it in the very pools that they have in the source, and nothing is translated:
     the target is an archive, and has the source's keys. Raises NotFound for a thread that was named and is not there.
-    What is refused or damaged is a problem of the report, and the rest is copied.
+    What is refused or damaged is a problem of the report, and the rest is copied. A full disk raises StorageFull, which
+    says what is there, if the target is kept.
     """
-    return await _Copy(source, target, choice, progress, adopt).run()
+    copy = _Copy(source, target, choice, progress, adopt)
+    try:
+        return await copy.run()
+    except StorageFull as full:
+        if not is_kept:
+            raise
+        raise StorageFull(_told_full(str(full), copy.report)) from full
 
 
 async def threads_chosen(source: Context, choice: CopyChoice) -> list[ThreadRow]:
@@ -210,6 +218,15 @@ class _Copy:
             held = await living(self.target, held.thread_id)
             wanted = wanted._replace(serial=held.serial)
         raise gave_up(f"copy of thread {held.thread_id!r}", "another process changed its tags during each of them")
+
+
+def _told_full(why: str, report: CopyReport) -> str:
+    """Nothing was written of the last change alone."""
+    why = why.removesuffix("nothing was written").rstrip(" ,;")
+    return (
+        f"{why}. Whole threads that are there: {report.threads:,}; checkpoints in all: {report.checkpoints.total:,}. "
+        f"They can be read, and the same copy again goes on from them"
+    )
 
 
 def _beside(thread: ThreadRow) -> str:
