@@ -49,8 +49,11 @@ def execute(path: Path, *statements: str) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda path: None, "there is no database at"),
-        (lambda path: path.write_text("Dear diary, today I wrote no SQL." * 40), "is not a SQLite database"),
+        (lambda path: None, "other.db: no such file"),
+        (
+            lambda path: path.write_text("Dear diary, today I wrote no SQL." * 40),
+            "is no export of Threadline, and no database",
+        ),
         (lambda path: execute(path, "CREATE TABLE recipes (name TEXT)"), "holds no threads of langgraph-checkpoint"),
         (lambda path: execute(path, "CREATE TABLE checkpoints (id INTEGER, state BLOB)"), "holds no threads of langgr"),
         (

@@ -153,7 +153,38 @@ def test_a_way_back_on_the_command_line(run, connect, tmp_path):
         assert found.metadata["step"] == 2
 
 
-def test_follow_copies_until_the_switch(old, connect, tmp_path):
+def test_what_is_refused_makes_no_target(old, run, tmp_path):
+    path, _ = keys_file(tmp_path)
+    run("copy", old.url, "--to", tmp_path / "sealed.db", "--to-key-file", path)
+    run("backup", "--url", tmp_path / "sealed.db", "--key-file", path, "-o", tmp_path / "all.tla")
+    target = tmp_path / "none.db"
+    run("copy", old.url, "--to", target, "--thread", "nobody", status=1)
+    _, said = run("copy", old.url, "--to", target, "--since", "nonsense", status=2)
+    assert "a span such as 7d or a time such as" in said
+    _, said = run("restore", tmp_path / "all.tla", "--key-file", path, "--to", target, "--until", "nonsense", status=2)
+    assert "the id of a checkpoint, not 'nonsense'" in said
+    for command in (["copy", tmp_path / "sealed.db"], ["restore", tmp_path / "all.tla"]):
+        assert "--plain" in run(*command, "--key-file", path, "--to", target, status=2)[1]
+    assert not list(tmp_path.glob("none.db*"))
+
+
+def test_a_store_is_not_copied_onto_itself_by_any_name_of_it(old, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link.db").symlink_to(old.url.removeprefix("sqlite:///"))
+    for target in (old.url, tmp_path / "link.db", "link.db"):
+        assert "onto itself" in run("copy", old.url, "--to", target, status=2)[1]
+
+
+def test_import_of_what_is_no_file_of_ours(run, tmp_path):
+    assert "no such file" in run("import", tmp_path / "missing.tla", "--to", tmp_path / "x.db", status=1)[1]
+    (tmp_path / "no.tla").write_text("junk")
+    _, said = run("import", tmp_path / "no.tla", "--to", tmp_path / "x.db", status=2)
+    assert "is no export of Threadline, and no database" in said
+    assert not (tmp_path / "x.db").exists()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_follow_copies_until_the_switch(old, connect, tmp_path, ending):
     arguments = ["copy", old.url, "--to", str(tmp_path / "new.db"), "--follow", "--every", "0.2s"]
     command = [sys.executable, "-m", "threadline", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
@@ -166,7 +197,7 @@ def test_follow_copies_until_the_switch(old, connect, tmp_path):
             assert time.monotonic() < until
             time.sleep(0.1)
         last = grow(old, config("b"), 8, 1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(ending)
         out, _ = process.communicate(timeout=60)
     finally:
         process.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,14 +13,15 @@ from typing import Annotated, Any
 import typer
 
 from ...codec import KeyRing
-from ...connect import make_engine, make_tools
+from ...connect import make_engine, make_tools, parse_url
+from ...core.lifecycle import living
 from ...core.moving.report import CopyReport, Moved
 from ...core.retention.policy import seconds_of
 from ...core.store_records import KEYS, read_record
 from ...errors import InvalidRequest
 from ...saver import Saver
 from ...show.words import pairs_of
-from ..open import given_keys, keys_from, keys_known, open_store
+from ..open import Store, given_keys, keys_from, keys_known, open_store
 from ..output import (
     AsJson,
     complain,
@@ -44,7 +46,6 @@ __all__ = [
     "copy",
     "facts_of",
     "open_target",
-    "refuse_to_unseal",
     "stoppable",
     "tell",
     "until_of",
@@ -103,12 +104,15 @@ def copy(
     """
     choice = {**chosen(threads, prefix, filters, since, until), "merge": merge, "records": not no_items}
     pause = seconds_of(every, "--every") or 0.0
-    with open_store(source, read_only=True) as store, open_target(to, to_key_file) as target:
-        refuse_to_unseal(store.saver, target, plain)
-        with progress_bar("copying") as progress:
-            report = stoppable(lambda: store.saver.copy_to(target, progress=progress, **choice))
-        if follow:
-            report = _followed(store.saver, target, choice, report, pause)
+    _refuse_itself(source, to)
+    with open_store(source, read_only=True) as store:
+        for thread_id in threads or ():
+            store.saver.run(living, thread_id)  # before a target is made for nothing
+        with open_target(to, to_key_file, store, plain=plain) as target:
+            with progress_bar("copying") as progress:
+                report = stoppable(lambda: store.saver.copy_to(target, progress=progress, **choice))
+            if follow:
+                report = _followed(store.saver, target, choice, report, pause)
     tell(report, [("from", without_password(source)), ("to", without_password(to))], as_json)
 
 
@@ -130,27 +134,44 @@ def until_of(text: str | None) -> Any:
     if text is None:
         return None
     is_id = len(text) == 36 and text.count("-") == 4
-    return text if is_id else moment_of(text, "--until")
+    return text if is_id else moment_of(text, "--until", "the id of a checkpoint")
 
 
 @contextmanager
-def open_target(url: str, key_file: str | None) -> Iterator[Saver]:
-    """A store to be filled, made where there is none; encrypted with its own keys, or those that are given for it."""
+def open_target(url: str, key_file: str | None, source: Store, *, plain: bool) -> Iterator[Saver]:
+    """A store to be filled, made where there is none; encrypted with its own keys, or those that are given for it.
+
+    What was encrypted becomes plain only with `plain`. No file is made where that is refused.
+    """
     ring = _target_keys(key_file)
     engine = make_engine(url)
     try:
         if engine.is_in_memory:
             raise InvalidRequest("a store in memory ends with its process: copy into a file or a server")
-        stored = engine.run(lambda backend: read_record(backend, KEYS))
+        kind, path = parse_url(url)
+        is_new = kind == "sqlite" and not path.startswith("file:") and not os.path.exists(path)
+        stored = None if is_new else engine.run(lambda backend: read_record(backend, KEYS))
         if ring is None and stored is not None:
             ring = given_keys()
             if ring is None:
                 raise InvalidRequest(f"the target is encrypted: name its keys by --to-key-file or {_TO_KEYS}")
         if ring is not None and stored is not None:
             keys_known(stored, ring, f"by --to-key-file or {_TO_KEYS}")
+        if ring is None and source.tools.envelope.ring is not None and not plain:
+            raise InvalidRequest(
+                "the source is encrypted and the target is not: give the target keys by --to-key-file, or say --plain"
+            )
         yield Saver(engine, make_tools(engine, encryption=ring)).open()
     finally:
         engine.close()
+
+
+def _refuse_itself(source: str, target: str) -> None:
+    (kind, place), (other_kind, other) = parse_url(source), parse_url(target)
+    if kind == other_kind == "sqlite":
+        place, other = os.path.realpath(place), os.path.realpath(other)
+    if (kind, place) == (other_kind, other):
+        raise InvalidRequest("a store cannot be copied onto itself: `threadline fork --to` copies a thread within one")
 
 
 def _target_keys(key_file: str | None) -> KeyRing | None:
@@ -200,14 +221,6 @@ def _told(moved: Moved) -> str:
     return f"{moved.total:,} ({', '.join(parts)})"
 
 
-def refuse_to_unseal(source: Saver, target: Saver, plain: bool) -> None:
-    """What was encrypted becomes plain only where that was asked for."""
-    if source.keys() and not target.keys() and not plain:
-        raise InvalidRequest(
-            "the source is encrypted and the target is not: give the target keys by --to-key-file, or say --plain"
-        )
-
-
 def stoppable(work: Callable[[], CopyReport]) -> CopyReport:
     """The report of a copy that Ctrl-C may end."""
     try:
@@ -218,8 +231,9 @@ def stoppable(work: Callable[[], CopyReport]) -> CopyReport:
 
 
 def _followed(source: Saver, target: Saver, choice: dict[str, Any], report: CopyReport, pause: float) -> CopyReport:
-    """Copy what is new, again and again, until Ctrl-C; then look at everything once more."""
+    """Copy what is new, again and again, until Ctrl-C or SIGTERM; then look at everything once more."""
     complain("following: stop the writers, then press Ctrl-C for the last pass")
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a supervisor ends it
     try:
         while True:
             since = time.time() - _OVERLAP_SECONDS
@@ -227,4 +241,6 @@ def _followed(source: Saver, target: Saver, choice: dict[str, Any], report: Copy
             source.copy_to(target, **{**choice, "since": max(since, choice["since"] or 0.0), "records": False})
     except KeyboardInterrupt:
         complain("the last pass: what is put from now on is not copied")
+    finally:
+        signal.signal(signal.SIGTERM, former)
     return stoppable(lambda: source.copy_to(target, **choice))

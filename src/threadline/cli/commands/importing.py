@@ -16,17 +16,19 @@ from ... import transfer as importing
 from ...backends.memory.archive import files_of
 from ...backends.objects.archive import verify_file
 from ...base.drive import run_now
+from ...connect import parse_url
 from ...core.integrity.report import told_unknown
-from ...errors import InvalidRequest
+from ...errors import InvalidRequest, NotFound
 from ...packs.archive import ARCHIVE_MAGIC
 from ...transfer import Counts, ImportReport
 from ..open import Modules, given_keys, import_modules, open_store
 from ..output import AsJson, complain, one_line, print_facts, print_json, progress_bar, readable_bytes, without_password
-from .copying import Merge, Plain, ToKeyFile, open_target, refuse_to_unseal, stoppable, tell, until_of
+from .copying import Merge, Plain, ToKeyFile, open_target, stoppable, tell, until_of
 
 __all__ = ["import_archive", "import_threads", "is_archive"]
 
 _MOST_PROBLEMS = 20
+_SQLITE_MAGIC = b"SQLite format 3\0"
 _GONE_ON = "their thread has gone on in the store"
 
 
@@ -60,6 +62,7 @@ def import_threads(
             raise InvalidRequest("--to names the store to fill from a file, such as sqlite:///agents.db")
         import_archive(source, to, to_key_file=to_key_file, plain=plain, merge=merge, as_json=as_json)
         return
+    _require_source(source)
     import_modules(modules)
     report = _imported(source, to)
     if as_json:
@@ -92,6 +95,22 @@ def _imported(source: str, to: str | None) -> ImportReport:
         log.setLevel(level)
 
 
+def _require_source(source: str) -> None:
+    """A path that is no archive must be that of a database."""
+    parse_url(source)  # a connection string is refused without being shown
+    if "://" in source:
+        return
+    try:
+        with open(source, "rb") as file:
+            beginning = file.read(len(_SQLITE_MAGIC))
+    except FileNotFoundError:
+        raise NotFound(f"{source}: no such file") from None
+    except OSError:
+        return  # the database says what is wrong
+    if beginning != _SQLITE_MAGIC:
+        raise InvalidRequest(f"{source} is no export of Threadline, and no database")
+
+
 def is_archive(source: str) -> bool:
     """Whether a name is that of a file of export or backup."""
     if source.startswith("archive://"):
@@ -114,15 +133,12 @@ def import_archive(
     as_json: bool = False,
 ) -> None:
     """Bring a file of threads into a store, after all of the file was checked."""
+    moment = until_of(until)
     with _local(file) as path, open_store(f"archive:///{path}", read_only=True) as store:
         for one in files_of(Path(path)):
             verify_file(one)
-        with open_target(to, to_key_file) as target:
-            refuse_to_unseal(store.saver, target, plain)
-            with progress_bar("importing") as progress:
-                report = stoppable(
-                    lambda: store.saver.copy_to(target, until=until_of(until), merge=merge, progress=progress)
-                )
+        with open_target(to, to_key_file, store, plain=plain) as target, progress_bar("importing") as progress:
+            report = stoppable(lambda: store.saver.copy_to(target, until=moment, merge=merge, progress=progress))
     tell(report, [("from", file), ("to", without_password(to))], as_json)
 
 
