@@ -472,3 +472,26 @@ def test_a_fork_has_its_first_parent_in_the_other_thread(connect, call):
     saver.prune(["c"], strategy="keep_latest")
     [note] = call(saver, "fsck", ["c"]).notes
     assert "1 checkpoint has a parent that is gone" in note
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["x" * 20_000] * 60,
+        [["x" * 20_000] * 30, ["x" * 20_000] * 31],
+        {"a": {"b": [0] * 50_000}, "c": {"b": [0] * 50_000}},
+        [bytes(900_000)] * 2,
+    ],
+    ids=["items", "nested items", "leaves", "pieces"],
+)
+def test_what_a_read_refuses_for_its_repetition_is_damaged(tmp_path, call, monkeypatch, value):
+    path = tmp_path / "agents.db"
+    with threadline.connect(path) as saver:
+        put(saver, 1, values={"messages": value})
+        assert clean(call(saver, "fsck"))
+    # The store is as good as one that was forged, for who takes less than it has.
+    monkeypatch.setattr("threadline.chunks.cutting._MOST_REPEATED", 50_000)
+    monkeypatch.setattr("threadline.chunks.cutting._MOST_TIMES", 8)
+    monkeypatch.setattr("threadline.chunks.weigh.FEW_REPEATED", 50_000)
+    with threadline.connect(path) as saver:
+        with pytest.raises(threadline.Corrupt, match="repeat more than is stored"):
+            saver.get_tuple(config("t", name(1)))
+        assert places(call(saver, "fsck").damaged) == [(1, "messages")]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
 import textwrap
@@ -135,6 +136,21 @@ def test_what_repeats_too_much_to_be_read_is_not_stored():
     assert saver.get_tuple(stored).checkpoint["channel_values"] == checkpoint["channel_values"]
 
 
+def test_what_repeats_and_is_stored_can_be_read():
+    saver = threadline.connect("memory://")
+    thread = saver.thread("t")
+    text = "".join(random.Random(1).choices("abcdefgh ", k=500_000))
+    drafts = [f"{text[: 5_000 * number]} edited {text[5_000 * number :]}" for number in range(80)]
+    for value in (bytes(40_000_000), drafts, [{"text": draft} for draft in drafts], [bytes(3_000_000)] * 8):
+        thread.put({"a": value})
+        saver.clear_cache()
+        assert thread.state()["a"] == value
+    assert saver.fsck().ok
+    for value in ([text] * 200, {"b": [text] * 100, "c": [text] * 100}, [["x" * 20_000] * 600, ["x" * 20_000] * 601]):
+        with pytest.raises(threadline.NotSerializable, match="repeats"):
+            thread.put({"a": value})
+
+
 @pytest.mark.parametrize("levels", [21, 23])
 def test_what_a_few_bytes_repeat_counts_by_its_entries(tmp_path, levels):
     path = write_store(tmp_path / "forged.db")
@@ -196,8 +212,9 @@ def test_entries_within_pieces_are_counted_before_they_are_unpacked(tmp_path, ki
     assert done.returncode == 0, done.stderr[-2000:]
     for line in done.stdout.splitlines():
         found = eval(line)
-        assert "channel 'a': its chunks hold more than 16,777,216 entries" in found["get_tuple"], found
-        assert "16,777,216 entries" in found["latest"]
+        what = "repeat more than is stored" if is_repeated else "hold more than 16,777,216 entries"
+        assert f"channel 'a': its chunks {what}" in found["get_tuple"], found
+        assert what in found["latest"]
 
 
 def test_more_entries_than_are_read_are_not_stored():

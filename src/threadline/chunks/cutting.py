@@ -5,15 +5,17 @@ stands before or after them: appending, editing the middle or trimming the front
 
 Nodes are shared, so a few forged chunks could name each other into a list of any length. A reader therefore counts
 what it is about to list (`Budget`) against the most that a writer stores, before it lists it. Repetition is bounded
-more narrowly than size, since decoded values take up to a hundred times the memory of their bytes: leaves that stand
-in a tree more than once add at most 16 MiB, where each entry counts 8 bytes more than it has. For the same reason the
-values within packed bytes are entries too: one byte may be a whole dict, and a compressed chunk may hold many.
+more narrowly than size, since decoded values take up to a hundred times the memory of their bytes: whatever is named
+more than once, a node, an item or a piece, a value has at most 16 MiB and 64 times what its distinct chunks hold, where
+each entry counts 8 bytes more than it has (chunks/weigh.py). So drafts of one text may share most of their pieces, and
+one piece is no gigabyte. For the same reason the values within packed bytes are entries too: one byte may be a whole
+dict, and a compressed chunk may hold many.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +28,7 @@ __all__ = [
     "ENTRY_BYTES",
     "FEWEST_IN_RUN",
     "FEW_BYTES_LEFT",
+    "FEW_REPEATED",
     "INLINE_BYTES",
     "LARGE_ITEM_BYTES",
     "LONGEST_PIECE",
@@ -33,13 +36,12 @@ __all__ = [
     "MOST_BYTES",
     "ROOT_BYTES",
     "UNCOUNTED_BYTES",
+    "becomes_too_much",
     "check_entries",
-    "check_repeats",
     "check_size",
     "ends_run",
     "pieces",
-    "repeated_bytes",
-    "repeats_too_much",
+    "weights_of_runs",
 ]
 
 
@@ -55,6 +57,8 @@ ROOT_BYTES = 160
 FEWEST_IN_RUN = 8
 # A run of twice as many would compress better, and leave twice as many items in rows of their own while it is open.
 _MOST, _MASK = 128, 7
+# An item that repeats its pieces so often is cut in another way.
+_MANY_TIMES = 16
 
 
 def ends_run(pair: Pair, length: int) -> bool:
@@ -70,7 +74,19 @@ def ends_run(pair: Pair, length: int) -> bool:
 
 def pieces(content: bytes) -> list[bytes]:
     """A large item in pieces of some 16 KB, cut where its content says."""
-    return [bytes(chunk.data) for chunk in _chunker().cut_buf(content)]
+    found = [bytes(chunk.data) for chunk in _chunker().cut_buf(content)]
+    if len(found) > _MANY_TIMES and _MANY_TIMES * sum(map(len, set(found))) < len(content):
+        return _uneven(content)
+    return found
+
+
+def _uneven(content: bytes) -> list[bytes]:
+    """An item that repeats itself, zeros for instance, in pieces of which no two are as long: all are different."""
+    found, start, length = [], 0, LONGEST_PIECE
+    while start < len(content):
+        found.append(content[start : start + length])
+        start, length = start + length, length - 1
+    return found
 
 
 @lru_cache(maxsize=1)
@@ -84,6 +100,10 @@ def _chunker() -> Any:
 _MOST_ENTRIES = 1 << 24
 MOST_BYTES = 1 << 30
 _MOST_REPEATED = 1 << 24
+# What becomes no more than this repeats too little to be looked at.
+FEW_REPEATED = _MOST_REPEATED
+# And what becomes more, so many times what its distinct chunks hold: a small change stores some 20 KB of a large text.
+_MOST_TIMES = 64
 # What an entry that is repeated counts besides its bytes: the place in a list that it takes.
 ENTRY_BYTES = 8
 # More entries than these repeat too much, whatever they hold.
@@ -97,22 +117,36 @@ FEW_BYTES_LEFT = MOST_BYTES - UNCOUNTED_BYTES
 class Budget:
     """What is left of the entries and the bytes that one value may have."""
 
-    __slots__ = ("_uncounted", "_within", "bytes_left", "entries_left", "joined")
+    __slots__ = ("_uncounted", "_weigh", "_within", "bytes_left", "depth", "entries_left", "joined", "weight")
 
-    def __init__(self) -> None:
+    def __init__(self, weigh: Callable[[], None] | None = None) -> None:
+        # Called once, before more is taken than any value may repeat: Corrupt where this one repeats too much.
+        self._weigh = weigh
+        # How many trees what is read now stands within.
+        self.depth = 0
         self.entries_left, self.bytes_left = _MOST_ENTRIES, MOST_BYTES
         # Of what is within packed bytes: how many bytes need not be looked at, and the entries of all others.
         self._uncounted, self._within = UNCOUNTED_BYTES, _MOST_ENTRIES
-        # Trees within the value, as bytes or as what they are, and how many entries they took, by the identity of what
-        # refers to them.
-        self.joined: dict[int, tuple[Any, int]] = {}
+        # What was taken, as it is weighed.
+        self.weight = 0
+        # Trees within the value, as bytes or as what they are, how many entries they took and what they weigh, by the
+        # identity of what refers to them.
+        self.joined: dict[int, tuple[Any, int, int]] = {}
 
-    def take(self, entries: int, size: int) -> None:
+    def take(self, entries: int, size: int, weight: int | None = None) -> None:
         """Take so much of it; Corrupt where more is asked for than is left."""
         self.entries_left -= entries
         self.bytes_left -= size
         if self.entries_left < 0 or self.bytes_left < 0:
             raise Corrupt(f"its chunks name more than {_MOST_ENTRIES:,} entries or {MOST_BYTES:,} bytes")
+        self.add(ENTRY_BYTES * entries + size if weight is None else weight)
+
+    def add(self, weight: int) -> None:
+        """Count what weighs so much; Corrupt where the whole value repeats too much, before it is listed or joined."""
+        self.weight += weight
+        if self.weight > _MOST_REPEATED and self._weigh is not None:
+            weigh, self._weigh = self._weigh, None
+            weigh()
 
     def unpack(self, parts: list[bytes]) -> None:
         """Take what is within packed bytes that are about to be unpacked; Corrupt where it is too much."""
@@ -124,28 +158,18 @@ class Budget:
                     raise Corrupt(f"its chunks hold more than {_MOST_ENTRIES:,} entries")
 
 
-def repeats_too_much(leaves: list[Any], sizes: list[int]) -> bool:
-    """Whether leaves, of these sizes in bytes, add too much by standing in a tree more than once."""
-    total = sum(sizes)
-    return total > _MOST_REPEATED and total - sum(dict(zip(leaves, sizes, strict=True)).values()) > _MOST_REPEATED
+def becomes_too_much(weight: int, held: int) -> bool:
+    """Whether what weighs so much is more than chunks that hold so much may become (chunks/weigh.py)."""
+    return weight > _MOST_REPEATED + _MOST_TIMES * held
 
 
-def repeated_bytes(bounds: list[int], ends: list[int]) -> list[int]:
-    """What each closed run counts where it stands once more, of where the runs and where the items end."""
+def weights_of_runs(bounds: list[int], ends: list[int]) -> list[int]:
+    """What each closed run weighs, of where the runs and where the items end."""
     counts, start, low = [], 0, 0
     for bound in bounds:
         counts.append(ends[bound - 1] - low + ENTRY_BYTES * (bound - start))
         start, low = bound, ends[bound - 1]
     return counts
-
-
-def check_repeats(leaves: list[Any], sizes: list[int], path: str) -> None:
-    """NotSerializable for a value that repeats itself too much to be read."""
-    if repeats_too_much(leaves, sizes):
-        raise NotSerializable(
-            f"it repeats more than {_MOST_REPEATED:,} bytes of itself: store what is repeated once, or as an array",
-            path=path,
-        )
 
 
 def check_entries(parts: Iterable[bytes], keys: int, path: str) -> None:

@@ -16,20 +16,23 @@ from ..codec.framing import array_header, ext_frame, is_container
 from ..codec.packing import has_bytes
 from ..errors import NotSerializable
 from .cutting import (
+    ENTRY_BYTES,
+    FEW_REPEATED,
     FEWEST_IN_RUN,
     INLINE_BYTES,
     LARGE_ITEM_BYTES,
     UNCOUNTED_BYTES,
+    becomes_too_much,
     check_entries,
-    check_repeats,
     check_size,
     pieces,
-    repeated_bytes,
+    weights_of_runs,
 )
 from .digest import Digester
 from .refs import LIST, MAP, PIECES, Pair
 from .runs import Batch, Chunks, cut, root_of
 from .unchanged import Block, Sequence, are_same, beginning, continued
+from .weigh import check_chunks
 
 __all__ = ["Batch", "Chunks", "Encoder", "Source", "is_same_value"]
 
@@ -48,6 +51,8 @@ _NOTHING = Block(0, 0, 0)
 # What takes a few bytes, whatever it is.
 _SHORT = frozenset((float, bool, type(None)))
 _WIDE, _FEW_LETTERS = 1 << 63, 64
+# What a byte of a nested list may count as (chunks/weigh.py): it may be an entry.
+_WEIGHT_OF_BYTE = 1 + ENTRY_BYTES
 # What a value can be encoded from again: a sequence, or the bytes of one item.
 Source = Sequence | bytes
 
@@ -87,7 +92,12 @@ class Encoder:
             content = packb(value)
             return (b"", content), content
         content = self.codec.encode(value, path)
-        return ((b"", content) if len(content) < INLINE_BYTES else self.content(content, batch)), content
+        if len(content) < INLINE_BYTES:
+            return (b"", content), content
+        pair = self.content(content, batch)
+        if _WEIGHT_OF_BYTE * len(content) > FEW_REPEATED:
+            check_chunks(pair, batch.chunks, path)
+        return pair, content
 
     def alone(self, value: Any, path: str, batch: Batch) -> tuple[Pair, Source]:
         """Encode one value that no later one is compared with: a short list is no more than its items."""
@@ -179,6 +189,11 @@ class Encoder:
         made.cost_bytes = len(made.body) + 150 * len(values) + 500
         if len(made.body) > _SMALL_BYTES:
             _check(made, path, level)
+            if not level and not _is_light(made):
+                # What is stored already is not at hand: all chunks are made once more, as they are.
+                plain = [name for name, is_packed in zip(made.names, made.are_packed, strict=True) if not is_packed]
+                whole = Batch(plain=frozenset(plain))
+                check_chunks(self.again(made, whole)[0], whole.chunks, path)
         return made.root, made
 
     def _compared(
@@ -394,9 +409,28 @@ def _check(made: Sequence, path: str, level: int) -> None:
     """NotSerializable for what is too large to be read."""
     size = len(made.body) + sum([len(key.encode(errors="surrogatepass")) + 5 for key in made.keys or ()])
     check_size(len(made.heads), size, path)
-    check_repeats(made.names, repeated_bytes(made.bounds, made.ends), path)
     if size > UNCOUNTED_BYTES and not level:
         check_entries(map(made.content, range(len(made.heads))), len(made.keys or ()), path)
+
+
+def _is_light(made: Sequence) -> bool:
+    """Whether a sequence is known not to weigh too much (chunks/weigh.py) by the sizes of its items alone."""
+    starts = [0, *made.ends[:-1]]
+    large = sum(
+        [end - start for start, end, pair in zip(starts, made.ends, made.pairs, strict=True) if not _is_plain(pair)]
+    )
+    # Of each item its bytes, the type header before it and its place; of what is nested in large ones, places too.
+    weight = len(made.body) + sum(map(len, made.heads)) + 2 * ENTRY_BYTES * len(made.heads) + ENTRY_BYTES * large
+    if weight <= FEW_REPEATED:
+        return True
+    runs = zip(made.names, made.are_packed, weights_of_runs(made.bounds, made.ends), strict=True)
+    held = sum({name: size for name, is_packed, size in runs if is_packed}.values())
+    if not becomes_too_much(weight, held):
+        return True
+    items = zip(made.pairs, starts, made.ends, strict=True)
+    small = sum({pair: end - start for pair, start, end in items if _is_plain(pair)}.values())
+    # Some of these may be in packs, which were counted: either the ones or the others.
+    return not becomes_too_much(weight, max(held, small))
 
 
 def _has_text_keys(value: dict[Any, Any]) -> bool:

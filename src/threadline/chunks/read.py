@@ -6,6 +6,7 @@ Bytes are remembered, and never objects, unless sharing was asked for (`share_de
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import ormsgpack
@@ -16,11 +17,18 @@ from ..codec.envelope import Envelope
 from ..codec.framing import array_header, map_header
 from ..errors import Corrupt, NotFound, ThreadlineError
 from ..ports.checkpoints import split_links
-from .cutting import ENTRY_BYTES, FEW_BYTES_LEFT, MANY_REPEATED, UNCOUNTED_BYTES, Budget, repeats_too_much
+from .cutting import (
+    ENTRY_BYTES,
+    FEW_BYTES_LEFT,
+    FEW_REPEATED,
+    UNCOUNTED_BYTES,
+    Budget,
+)
 from .digest import Digesters
 from .gather import Gatherer, Pile, leaves_of_short
 from .pack import Pack, split_object
 from .refs import LIST, MAP, Inline, Node, Pair, Pieces, Ref, Root, Tree, links_of, unpack_ref
+from .weigh import DEEPEST_VALUE, Key, Part, Scales, check_listed, part_of_node, part_of_ref
 
 __all__ = ["Reader", "reached"]
 
@@ -82,6 +90,8 @@ class Reader:
             if kind == MAP:
                 keys, entries = entries[::2], entries[1::2]
             contents = [items[next(following)] if one is None else one for one in entries]
+        if sum(map(len, contents)) > FEW_REPEATED:
+            return self.value((links, packed), pile)
         if leaves:
             heads: list[bytes] = []
             bodies: list[bytes] = []
@@ -110,11 +120,11 @@ class Reader:
             if isinstance(ref, tuple):
                 ref = unpack_ref(*ref)
             if self.share_decoded:
-                return self._shared(ref, pile, Budget())
+                return self._shared(ref, pile, self.budget(ref, pile))
             if type(ref) is Root:
                 ref = pile.roots[ref.digest]
             if type(ref) is Tree:
-                return self._tree(ref, pile, Budget())
+                return self._tree(ref, pile, self.budget(ref, pile))
             content = self.content(ref, pile)
             if len(content) > UNCOUNTED_BYTES:
                 Budget().unpack([content])
@@ -141,7 +151,7 @@ class Reader:
             return pile.items[ref]
         if isinstance(ref, Inline):
             return ref.content
-        budget = budget or Budget()
+        budget = budget or self.budget(ref, pile)
         if isinstance(ref, Pieces):
             pieces = [pile.items[digest] for digest in ref.digests]
             budget.take(0, sum(map(len, pieces)))
@@ -154,6 +164,10 @@ class Reader:
             pairs = [part for key, item in zip(keys, parts, strict=True) for part in (ormsgpack.packb(key), item)]
             return map_header(len(parts)) + b"".join(pairs)
         return array_header(len(parts)) + b"".join(parts)
+
+    def budget(self, ref: Ref, pile: Pile) -> Budget:
+        """What may be taken for a value: one that repeats too much is Corrupt before it is listed or joined."""
+        return Budget(partial(_check_weight, ref, pile))
 
     def _tree(self, tree: Tree, pile: Pile, budget: Budget) -> Any:
         """The value of a list or dict: the items of packs that follow each other are decoded together."""
@@ -188,9 +202,8 @@ class Reader:
 
     def _runs(self, tree: Tree, pile: Pile, budget: Budget) -> list[Node]:
         """The leaves of a tree, and its open run as one more; counted, before anything of them is listed."""
-        found = leaves(tree, pile)
+        found = leaves(tree, pile, budget)
         budget.take(sum([len(pile.nodes[digest]) for digest in found]) + len(tree.refs), 0)
-        _check_repeats(found, pile)
         nodes = [pile.nodes[digest] for digest in found]
         packed = [len(node.pack.body) for node in nodes if node.pack is not None]
         budget.take(0, sum(packed) + sum([len(key) for node in nodes for key in node.keys or ()]))
@@ -209,8 +222,10 @@ class Reader:
     def _contents(self, refs: Iterable[Ref], pile: Pile, budget: Budget) -> list[bytes]:
         """The encoded bytes of the items that some references name."""
         items = pile.items
-        budget.take(0, sum([len(items[ref]) for ref in refs if type(ref) is bytes]))
-        return [items[ref] if type(ref) is bytes else self._nested(ref, pile, budget) for ref in refs]
+        found = [items[ref] if type(ref) is bytes else ref.content if type(ref) is Inline else b"" for ref in refs]
+        budget.take(0, sum(map(len, found)))
+        # No item is empty: what is, is not an item.
+        return [content or self._nested(ref, pile, budget) for ref, content in zip(refs, found, strict=True)]
 
     def _nested(self, ref: Ref, pile: Pile, budget: Budget) -> bytes:
         """The encoded bytes of a reference within a tree, joined once however often it stands there."""
@@ -218,11 +233,13 @@ class Reader:
             return self.content(ref, pile, budget)
         held = budget.joined.get(id(ref))
         if held is None:
-            before = budget.entries_left
+            before, light = budget.entries_left, budget.weight
+            _go_down(budget)
             content = self.content(ref, pile, budget)
-            held = budget.joined[id(ref)] = content, before - budget.entries_left
+            budget.depth -= 1
+            held = budget.joined[id(ref)] = content, before - budget.entries_left, budget.weight - light
         else:
-            budget.take(held[1], len(held[0]))
+            budget.take(held[1], len(held[0]), held[2])
         return held[0]
 
     @property
@@ -249,18 +266,19 @@ class Reader:
             return self._shared_entries(Node(ref.refs, ref.keys), ref.kind, pile, budget)
         whole: Any = {} if ref.kind == MAP else []
         join = whole.update if ref.kind == MAP else whole.extend
-        found = leaves(ref, pile)
-        _check_repeats(found, pile)
+        found = leaves(ref, pile, budget)
         # A leaf that stands here more than once is decoded once, cached or not; its entries count each time.
-        parts: dict[bytes, tuple[Any, int]] = {}
+        parts: dict[bytes, tuple[Any, int, int]] = {}
         for digest in found:
             held = parts[digest] if digest in parts else self.decoded.get(digest)
-            budget.take(len(pile.nodes[digest]) if held is None else held[1], 0)
             if held is None:
-                before = budget.entries_left
+                before, light = budget.entries_left, budget.weight
+                budget.take(len(pile.nodes[digest]), 0)
                 part = self._shared_entries(pile.nodes[digest], ref.kind, pile, budget)
-                held = part, before - budget.entries_left + len(part)
+                held = part, before - budget.entries_left, budget.weight - light
                 self.decoded.put(digest, held, 100 * len(part) + 200)
+            else:
+                budget.take(held[1], 0, held[2])
             parts[digest] = held
             join(held[0])
         join(self._shared_entries(Node(ref.refs, ref.keys), ref.kind, pile, budget))
@@ -268,10 +286,14 @@ class Reader:
 
     def _shared_entries(self, node: Node, kind: int, pile: Pile, budget: Budget) -> Any:
         if node.pack is not None:
+            budget.add(len(node.pack.body))
             budget.unpack([node.pack.body])
             values = self.codec.decode_states(node.pack.each_head(), [node.pack.body])
             return dict(zip(node.keys or (), values, strict=True)) if kind == MAP else values
         refs = [ref for ref in node.refs if type(ref) is bytes]
+        # What is decoded once may be held many times: it counts as it does for who decodes it each time.
+        budget.add(sum([len(pile.items.get(ref, b"")) for ref in refs]))
+        budget.add(sum([len(ref.content) for ref in node.refs if type(ref) is Inline]))
         held = self.decoded.get_many(refs)
         absent = list({ref: None for ref in refs if ref not in held})
         contents = [pile.items[digest] for digest in absent]
@@ -286,11 +308,15 @@ class Reader:
         """The value of a reference within a tree, made once however often it stands there and whatever is cached."""
         held = budget.joined.get(id(ref))
         if held is None:
-            before = budget.entries_left
+            before, light = budget.entries_left, budget.weight
+            is_tree = type(ref) is Tree or type(ref) is Root
+            if is_tree:
+                _go_down(budget)
             value = self._shared(ref, pile, budget)
-            held = budget.joined[id(ref)] = value, before - budget.entries_left
+            budget.depth -= is_tree
+            held = budget.joined[id(ref)] = value, before - budget.entries_left, budget.weight - light
         else:
-            budget.take(held[1], 0)
+            budget.take(held[1], 0, held[2])
         return held[0]
 
 
@@ -298,19 +324,31 @@ def _decoded_cost(content: bytes) -> int:
     return 2 * len(content) + 500
 
 
-def leaves(tree: Tree, pile: Pile) -> list[bytes]:
+def _check_weight(ref: Ref, pile: Pile) -> None:
+    """Corrupt for a value that repeats more than a writer stores."""
+
+    def part_of(key: Key) -> Part:
+        if isinstance(key, bytes):
+            return Part(len(pile.items[key]))
+        return part_of_node(pile.nodes[key[0]] if key[1] else pile.roots[key[0]], key[1])
+
+    Scales(part_of).check(part_of_ref(ref))
+
+
+def _go_down(budget: Budget) -> None:
+    budget.depth += 1
+    if budget.depth > DEEPEST_VALUE:
+        raise Corrupt("its chunks are nested deeper than is stored")
+
+
+def leaves(tree: Tree, pile: Pile, budget: Budget) -> list[bytes]:
     """The digests of a tree's leaf nodes, in order."""
     level: list[bytes] = []
     for names in tree.levels:
         if any([pile.nodes[digest].pack is not None for digest in level]):
             raise Corrupt("its chunks do not fit together: a pack stands above leaves")
         # A node may stand in many places: how many entries there are is known before any are listed.
-        entries = sum([len(pile.nodes[digest]) for digest in level])
-        Budget().take(entries, 0)
-        if entries > MANY_REPEATED:
-            distinct = sum([len(pile.nodes[digest]) for digest in set(level)])
-            if entries - distinct > MANY_REPEATED:
-                raise Corrupt("its chunks repeat more than is stored")
+        budget.add(ENTRY_BYTES * check_listed(level, lambda digest: len(pile.nodes[digest])))
         level = [child for digest in level for child in pile.nodes[digest].refs]
         level += names
     return level
@@ -327,23 +365,3 @@ def reached(pairs: Iterable[Pair], pile: Pile) -> set[bytes]:
         # Each chunk once: a forged tree may name one child over and over, level by level.
         level = {digest for ref in below for digest in links_of(ref)} - found
     return found
-
-
-def _check_repeats(leaves: list[bytes], pile: Pile) -> None:
-    """Corrupt for a tree whose leaves repeat more than a writer stores."""
-    distinct = set(leaves)
-    if len(distinct) == len(leaves):
-        return
-    items = pile.items
-    sizes = {digest: _size(pile.nodes[digest], items) for digest in distinct}
-    if repeats_too_much(leaves, [sizes[digest] for digest in leaves]):
-        raise Corrupt("its chunks repeat more than is stored")
-
-
-def _size(leaf: Node, items: dict[bytes, bytes]) -> int:
-    """What a leaf's items count; of nested trees nothing but their places: they are counted when they are read."""
-    if leaf.pack is not None:
-        return ENTRY_BYTES * len(leaf.pack) + len(leaf.pack.body)
-    links = ENTRY_BYTES * len(leaf.refs) + sum([len(items[ref]) for ref in leaf.refs if type(ref) is bytes])
-    cut = [items[digest] for ref in leaf.refs if isinstance(ref, Pieces) for digest in ref.digests]
-    return links + sum(map(len, cut)) + sum([len(ref.content) for ref in leaf.refs if isinstance(ref, Inline)])

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import Corrupt, NotFound
-from .cutting import Budget
 from .gather import Pile
 from .refs import LIST, MAP, Node, Ref, Tree, are_digests
 from .sequence_diff import differing
+from .weigh import check_listed
 
 __all__ = ["AFTER", "BEFORE", "DictWalk", "Gap", "ListWalk", "Walk", "walk_of"]
 
@@ -73,7 +73,8 @@ class _Descent(ABC):
         for side, pile in ((BEFORE, before), (AFTER, after)):
             due = [step for step in self._tokens(side) if _is_due(step, depth)]
             # A node may stand in many places: how many entries there are is known before any are listed.
-            Budget().take(sum([len(self._below(side, step, pile).refs) for step in due]), 0)
+            lengths = {step.digest: len(self._below(side, step, pile).refs) for step in due}
+            check_listed([step.digest for step in due], lengths.__getitem__)
             self._open(side, depth, pile)
         self._set_aside()
 

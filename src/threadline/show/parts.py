@@ -15,6 +15,7 @@ from typing import Any
 from ..base.checkpoint import is_engine_channel
 from ..chunks.gather import Pile
 from ..chunks.refs import MAP, Pieces, Ref, Root, Tree, inline_bytes, links_of
+from ..chunks.weigh import check_listed
 from ..core.context import Context
 from ..core.history.revisions import At, find
 from ..core.lifecycle import living, tags_of
@@ -274,6 +275,7 @@ class _Reading:
         for above, names in enumerate(tree.levels):
             if level:
                 await self._nodes(level, tree.kind, tree.depth - above + 1)
+                check_listed(level, lambda digest: len(self._node(digest).refs))
                 level = [child for digest in level for child in self._node(digest).refs]
             level += names
         return level

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...chunks.cutting import Budget
 from ...chunks.encode import Batch, Chunks
 from ...chunks.gather import Pile, chunk_place
 from ...chunks.refs import Pair, Ref
@@ -363,7 +362,7 @@ def _starts(first: Any) -> list[Callable[[], Any]]:
 def _decode(tools: Tools, pile: Pile, ref: Ref) -> Any:
     """A value that nobody else holds, whatever the reader shares."""
     try:
-        budget = Budget()
+        budget = tools.reader.budget(ref, pile)
         content = tools.reader.content(ref, pile, budget)
         budget.unpack([content])
         return tools.codec.decode(content)

@@ -23,6 +23,7 @@ from ...chunks.digest import Digester
 from ...chunks.gather import ANY_PACK, chunk_place
 from ...chunks.pack import Pack, place_in, unpack_pack
 from ...chunks.refs import Inline, Node, Pieces, Ref, Root, Tree, unpack_node, unpack_ref, unpack_root
+from ...chunks.weigh import Key, Part, Scales, part_of_node, part_of_ref
 from ...codec.structural import StructuralCodec, unknown_in
 from ...errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from ...ports.checkpoints import CheckpointRow, Found, WriteRow
@@ -72,6 +73,10 @@ class Walk:
         self._pointed_to: set[bytes] = set()
         # Values in pieces, by the digest of their digests: pieces say nothing alone.
         self._wholes: dict[bytes, Troubles] = {}
+        # What the chunks that were read hold and name: the sizes of items, nodes by their digest and depth.
+        self._sizes: dict[bytes, int] = {}
+        self._parts: dict[tuple[bytes, int], Part] = {}
+        self._scales = Scales(self._part_of)
         # What the rules do not rebuild is to be told, also where reading would give plain data for it.
         self._codec = store.tools.codec.refusing()
         # The types that cannot be rebuilt, and how many objects have each.
@@ -107,6 +112,7 @@ class Walk:
             nodes = {digest: shape for digest, shape in level.nodes.items() if digest not in opened}
             for digest, node in await self._read_nodes(nodes):
                 opened[digest] = node
+                self._parts[digest, nodes[digest][1]] = part_of_node(node, nodes[digest][1])
                 if isinstance(node, Tree):
                     self._want(node, below)
                     continue
@@ -122,6 +128,21 @@ class Walk:
 
     def troubles_of(self, ref: Ref) -> Troubles:
         """The faults of a value whose chunks were taken; none when it can be read."""
+        troubles = self._troubles_within(ref)
+        if not any(not trouble.is_forbidden for trouble in troubles):
+            try:
+                self._scales.check(part_of_ref(ref))
+            except Corrupt as excess:
+                return (*troubles, Trouble(b"", str(excess)))
+            except (KeyError, TypeError):  # a chunk is sound as something else than it is taken for here
+                return (*troubles, Trouble(b"", "its chunks do not fit together"))
+        return troubles
+
+    def _part_of(self, key: Key) -> Part:
+        return Part(self._sizes[key]) if isinstance(key, bytes) else self._parts[key[0], key[1]]
+
+    def _troubles_within(self, ref: Ref) -> Troubles:
+        """The faults of what a value is made of, each looked at by itself."""
         if type(ref) is bytes:
             return self.troubled.get(ref, ())
         if isinstance(ref, Inline):
@@ -133,7 +154,7 @@ class Walk:
             return self.troubled.get(ref.digest, ())
         assert isinstance(ref, Tree)
         below = _joined(self.troubled.get(digest, ()) for digest, _ in ref.nodes())
-        return _joined([below, *map(self.troubles_of, ref.refs)])
+        return _joined([below, *map(self._troubles_within, ref.refs)])
 
     def content_of(self, stored: Stored) -> bytes | Trouble:
         """The unwrapped bytes of a chunk, whose digest is not checked yet."""
@@ -226,6 +247,11 @@ class Walk:
             contents.update(found)
         self.sound.update(contents)
         if all(digest in contents for digest in pieces.digests):
+            try:
+                self._scales.check(part_of_ref(pieces))
+            except Corrupt as excess:
+                self._wholes[_whole(pieces)] = (Trouble(b"", str(excess)),)
+                return
             self._wholes[_whole(pieces)] = self._decoded(b"", *[contents[digest] for digest in pieces.digests])
 
     async def _items(self, digests: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
@@ -243,6 +269,7 @@ class Walk:
                 self.troubled[stored[0]] = (content,)
             else:
                 found.append((stored[0], content))
+                self._sizes[stored[0]] = len(content)
         self._note_missing(digests, rows)
         return found
 
@@ -281,6 +308,7 @@ class Walk:
                 elif isinstance(node, Node) and node.pack is not None:
                     # At once: nothing is below a pack, and those of a long list together may be large.
                     contents = node.pack.contents()
+                    self._parts[stored[0], 1] = part_of_node(node, 1)
                     self._judge(stored[0], _joined(self._decoded(stored[0], content) for content in contents))
                 else:
                     found.append((stored[0], node))
@@ -323,7 +351,7 @@ class Walk:
             if first:
                 waiting += first
             else:
-                self._judge(digest, _joined(self.troubles_of(child) for child in children))
+                self._judge(digest, _joined(self._troubles_within(child) for child in children))
 
     def _judge(self, digest: bytes, troubles: Troubles) -> None:
         if troubles:
