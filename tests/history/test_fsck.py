@@ -472,6 +472,8 @@ def test_a_fork_has_its_first_parent_in_the_other_thread(connect, call):
     saver.prune(["c"], strategy="keep_latest")
     [note] = call(saver, "fsck", ["c"]).notes
     assert "1 checkpoint has a parent that is gone" in note
+
+
 @pytest.mark.parametrize(
     "value",
     [

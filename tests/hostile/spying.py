@@ -121,6 +121,30 @@ class Propertied:
 Propertied.value = property(lambda self: CALLS.update(get=1), lambda self, value: CALLS.update(set=1))
 
 
+@dataclasses.dataclass
+class Watching:
+    """What is asked for any attribute notes it."""
+
+    keep: Any = None
+
+    def __getattribute__(self, name):
+        if not name.startswith("__"):
+            CALLS[name] += 1
+        return object.__getattribute__(self, name)
+
+
+@dataclasses.dataclass
+class Asked:
+    id: Any = None
+    value: Any = None
+
+
+@dataclasses.dataclass(slots=True)
+class SlottedAsked:
+    id: Any = None
+    value: Any = None
+
+
 class Model(BaseModel):
     value: Any = None
 

@@ -367,6 +367,29 @@ def test_no_method_of_a_stored_class_runs_when_its_instance_is_a_state_of_langgr
     assert not ran
 
 
+def test_no_method_of_a_stored_class_runs_when_its_instance_is_a_question(tmp_path):
+    asking = [named("spying:Propertied", b"\x81\xa5value\x05"), named("spying:Watching", b"\x81\xa4keep\xc0")]
+    for number, spy in enumerate([*_spies(), *asking]):
+        for name, content in (("one", spy), ("list", b"\x91" + spy)):
+            path = write_store(tmp_path / f"{name} {number}.db", content)
+            with threadline.connect(path) as saver:
+                spying.CALLS.clear()
+                [question] = saver.interrupts()
+                assert saver.thread("t").info().status == "suspended"
+                assert not spying.CALLS, type(question.value)
+                assert question.interrupt_id is None
+
+
+def test_the_id_and_the_value_of_a_question_are_stored_fields_of_any_class(tmp_path):
+    for cls in ("Asked", "SlottedAsked"):
+        path = write_store(
+            tmp_path / f"{cls}.db", named(f"spying:{cls}", ormsgpack.packb({"id": "a1", "value": "ok?"}))
+        )
+        with threadline.connect(path) as saver:
+            [question] = saver.interrupts()
+        assert (question.interrupt_id, question.value) == ("a1", "ok?")
+
+
 def test_setting_fields_passes_by_setters_and_properties():
     spying.CALLS.clear()
     made = Codec().decode(named("spying:Setting", b"\x81\xa5value\x05"))

@@ -3,7 +3,8 @@
 - A question is open while it is asked at the newest checkpoint of its namespace, by a task that has written nothing
   since, and has no note that it was answered. The state of the checkpoint is never read.
 - Of the writes, only the special ones are decoded. What they hold of a class that is not here is read as a structure
-  (codec/structural.py), the classes of LangGraph included: no question is hidden because of its value.
+  (codec/structural.py), the classes of LangGraph included: no question is hidden because of its value. Of what is of a
+  class that is here only stored fields are looked at: listing questions runs nothing of an application.
 - A damaged write hides only itself: a question that cannot be read waits all the same, and its value is `Damaged`.
 - An answer is stored as the resume value of its task, so that any process can go on.
 
@@ -20,7 +21,9 @@ from typing import Any, NamedTuple
 
 from ..base.checkpoint import ANSWERED, INTERRUPT, RESUME, answered_ids, config_of, waiting
 from ..base.damage import Damaged
+from ..base.fields import stored_field
 from ..base.namespaces import ROOT
+from ..codec.structural import Structure
 from ..errors import Conflict, Corrupt, InvalidRequest, NotFound
 from ..ports.checkpoints import CheckpointKey, Found, WriteRow
 from .context import Context
@@ -118,11 +121,11 @@ async def open_questions(store: Context, thread_id: str, pool: int, writes: Sequ
             continue
         before = _answers(resumed.get(write.task_id))
         key = write.key
-        for interrupt in interrupts if isinstance(interrupts, (list, tuple)) else [interrupts]:
-            interrupt_id = getattr(interrupt, "id", None)
-            interrupt_id = interrupt_id if isinstance(interrupt_id, str) else None
+        for interrupt in interrupts if type(interrupts) in (list, tuple) else [interrupts]:
+            interrupt_id = _field(interrupt, "id")
+            interrupt_id = interrupt_id if type(interrupt_id) is str else None
             if interrupt_id not in settled:
-                value = getattr(interrupt, "value", interrupt)
+                value = _field(interrupt, "value", interrupt)
                 found.append(Question(interrupt_id, value, key, write.task_id, before))
     return found
 
@@ -131,7 +134,14 @@ def _answers(resumed: Any) -> tuple[Any, ...] | Damaged:
     """The answers that a task was given."""
     if isinstance(resumed, Damaged):
         return resumed
-    return tuple(resumed) if isinstance(resumed, list) else () if resumed is None else (resumed,)
+    return tuple(resumed) if type(resumed) is list else () if resumed is None else (resumed,)
+
+
+def _field(interrupt: Any, name: str, default: Any = None) -> Any:
+    """A field of an interrupt of any class, or of the structure of one."""
+    if type(interrupt) is Structure:
+        return (interrupt.fields or {}).get(name, default)
+    return stored_field(interrupt, name, default)
 
 
 async def answer(store: Context, thread_id: str, answers: Mapping[str, Any], now: float) -> None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..base.fields import stored_field
 from .constants import INTERRUPT, NULL_TASK_ID, RESUME
 from .errors import GraphInterrupt, UnknownInterruptError, mark_invalid_resume
 from .running.ids import interrupt_id, is_interrupt_id
@@ -143,8 +144,8 @@ def pending_interrupts(pending: PendingWrites, finished: Any) -> dict[str, Inter
 
 def stored_questions(value: Any) -> list[Any]:
     """The questions in a stored write; what is none is left out: a damaged row must not stop its thread for ever."""
-    listed = value if isinstance(value, (list, tuple)) else (value,)
-    return [one for one in listed if type(getattr(one, "id", None)) is str]
+    listed = value if type(value) in (list, tuple) else (value,)
+    return [one for one in listed if type(stored_field(one, "id")) is str]
 
 
 def check_answers(resume: Any, pending: Mapping[str, Interrupt[Any]], *, strict: bool) -> None:
