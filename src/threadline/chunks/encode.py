@@ -7,6 +7,7 @@ are encoded one by one. Their references are then cut into runs (chunks/runs.py)
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import ormsgpack
@@ -53,6 +54,9 @@ _SHORT = frozenset((float, bool, type(None)))
 _WIDE, _FEW_LETTERS = 1 << 63, 64
 # What a byte of a nested list may count as (chunks/weigh.py): it may be an entry.
 _WEIGHT_OF_BYTE = 1 + ENTRY_BYTES
+# An item that is inline, or a chunk.
+_PLAIN_REFS = frozenset((bytes, type(None)))
+_ref_of = itemgetter(1)
 # What a value can be encoded from again: a sequence, or the bytes of one item.
 Source = Sequence | bytes
 
@@ -415,10 +419,10 @@ def _check(made: Sequence, path: str, level: int) -> None:
 
 def _is_light(made: Sequence) -> bool:
     """Whether a sequence is known not to weigh too much (chunks/weigh.py) by the sizes of its items alone."""
-    starts = [0, *made.ends[:-1]]
-    large = sum(
-        [end - start for start, end, pair in zip(starts, made.ends, made.pairs, strict=True) if not _is_plain(pair)]
-    )
+    starts, large = [0, *made.ends[:-1]], 0
+    if not _PLAIN_REFS.issuperset(map(type, map(_ref_of, made.pairs))):
+        sizes = zip(starts, made.ends, made.pairs, strict=True)
+        large = sum([end - start for start, end, pair in sizes if not _is_plain(pair)])
     # Of each item its bytes, the type header before it and its place; of what is nested in large ones, places too.
     weight = len(made.body) + sum(map(len, made.heads)) + 2 * ENTRY_BYTES * len(made.heads) + ENTRY_BYTES * large
     if weight <= FEW_REPEATED:
