@@ -18,10 +18,14 @@ class _Example(NamedTuple):
 
 _TUPLE_FIELD = type(_Example.__dict__["field"])
 _ABSENT = object()
+# Values that have no fields: most that are looked at, and looking is slow.
+_PLAIN = frozenset((str, int, float, bool, type(None), bytes, list, tuple, dict))
 
 
 def stored_field(value: Any, name: str, default: Any = None) -> Any:
     """What an object holds under this name: in its dict, a slot or a named tuple; nothing that is computed."""
+    if type(value) in _PLAIN:
+        return default
     found = getattr_static(value, name, _ABSENT)
     kind = type(found)
     if kind is MemberDescriptorType or kind is _TUPLE_FIELD:
