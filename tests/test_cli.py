@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,8 @@ def test_a_stopped_import_says_how_to_continue(run: Run, monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr("threadline.transfer.import_threads", interrupted)
+    with closing(sqlite3.connect(tmp_path / "old.db")) as old:
+        old.execute("CREATE TABLE checkpoints (thread_id)")
     assert "run the same command again" in run("import", tmp_path / "old.db", status=130)[1]
 
 
