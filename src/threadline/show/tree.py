@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from ..base.namespaces import ROOT, recast
@@ -16,16 +17,19 @@ from ..core.history.log import Entry, Log, read_log
 from ..core.lifecycle import living, tags_of
 from ..core.paging import each_thread
 from ..errors import ThreadlineError
-from ..ports.checkpoints import CheckpointKey, Found, ThreadRow
+from ..ports.checkpoints import CheckpointKey, ThreadRow
 from .rails import Knot, Line, folded, lines
 
 __all__ = ["Fork", "History", "TreeLine", "drawn", "read_history"]
 
 # Threads of more checkpoints are drawn from their rows alone.
 _MOST_DETAILED = 2_000
-_PAGE = 50_000
+_PAGE = 2_000
 # Forks are looked for among so many threads, and so many are told.
 _MOST_THREADS, _MOST_FORKS = 20_000, 20
+# Of a checkpoint: namespace, id, parent, step, source, created. The garbage collector leaves plain tuples alone.
+_Row = tuple[str, str, "str | None", "int | None", "str | None", float]
+_row_of = attrgetter("row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,25 +108,26 @@ def _detailed(log: Log, forks: Sequence[Fork]) -> History:
     return History(log.thread_id, knots, marked, lambda *key: by_key[key], is_brief=False, forks=forks)
 
 
-async def _rows(store: Context, thread_id: str) -> list[Found]:
-    rows: list[Found] = []
+async def _rows(store: Context, thread_id: str) -> list[_Row]:
+    """What is drawn of each checkpoint. The rows themselves, with their documents, are let go page by page."""
+    rows: list[_Row] = []
     after: CheckpointKey | None = None
     while page := await store.walk(thread_id, after, _PAGE):
-        rows += page
+        rows += [(*row[:3], *row[8:10], row[11]) for row in map(_row_of, page)]
         after = page[-1].key
         if len(page) < _PAGE:
             break
     return rows
 
 
-def _brief(thread: ThreadRow, rows: Sequence[Found], forks: Sequence[Fork], mark: tuple[Any, ...]) -> History:
+def _brief(thread: ThreadRow, rows: Sequence[_Row], forks: Sequence[Fork], mark: tuple[Any, ...]) -> History:
     """A history of rows, which come by namespace and id; an entry is made when its line is drawn."""
     knots: dict[str, list[Knot]] = {}
-    by_key: dict[tuple[str, str], Found] = {}
-    for found in reversed(rows):
-        row = found.row
-        by_key[row.namespace, row.id] = found
-        knots.setdefault(row.namespace, []).append(Knot(row.id, row.parent))
+    by_key: dict[tuple[str, str], _Row] = {}
+    for row in reversed(rows):
+        namespace, checkpoint_id, parent = row[:3]
+        by_key[namespace, checkpoint_id] = row
+        knots.setdefault(namespace, []).append(Knot(checkpoint_id, parent))
     marks: dict[tuple[str, str], list[str]] = {}
     for tag in tags_of(thread):
         marks.setdefault(tuple(tag.key), []).append(tag.name)  # type: ignore[arg-type]
@@ -131,16 +136,16 @@ def _brief(thread: ThreadRow, rows: Sequence[Found], forks: Sequence[Fork], mark
 
     def entry_of(namespace: str, checkpoint_id: str) -> Entry:
         key = (namespace, checkpoint_id)
-        row = by_key[key].row
+        parent, step, source, created = by_key[key][2:]
         return Entry(
             thread_id=thread.thread_id,
             namespace=namespace,
             id=checkpoint_id,
-            parent=row.parent,
-            has_parent=(namespace, row.parent) in by_key,
-            step=row.step,
-            source=row.source,
-            created=row.created,
+            parent=parent,
+            has_parent=(namespace, parent) in by_key,
+            step=step,
+            source=source,
+            created=created,
             changed=(),
             added_bytes=0,
             is_head=key in heads,
