@@ -203,7 +203,7 @@ def test_a_store_that_nobody_closed_keeps_neither_thread_nor_connection(database
         return gone() is None
 
     until(is_gone)
-    assert not writer.is_alive()
+    until(lambda: not writer.is_alive())
 
 
 EXITING = """
