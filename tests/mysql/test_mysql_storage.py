@@ -248,14 +248,14 @@ def test_threads_of_langgraph_in_the_same_database_are_pointed_out(connect, root
 def test_compacting_and_sizes_work(connect):
     saver = connect()
     backend = backend_of(saver)
-    empty = run_now(backend.size_bytes())
+    empty = run_now(backend.space()).held_bytes
     for step in range(20):
         saver.put(*lives.put_arguments("sized", step))
-    full = run_now(backend.size_bytes())
+    full = run_now(backend.space()).held_bytes
     assert full > empty
     saver.delete_thread("sized")
     run_now(backend.compact())
-    assert run_now(backend.size_bytes()) < full
+    assert run_now(backend.space()).held_bytes < full
 
 
 def test_importing_threadline_loads_no_driver_of_mysql():

@@ -93,7 +93,7 @@ async def take_stats(backend: Backend, now: float) -> Stats:
         checkpoints=checkpoints,
         writes=figures.writes - hidden.writes,
         chunks=figures.chunks,
-        bytes_stored=await backend.size_bytes(),
+        bytes_stored=space.held_bytes,
         bytes_on_disk=space.taken_bytes,
         bytes_free=space.free_bytes,
         bytes_without_sharing=whole,

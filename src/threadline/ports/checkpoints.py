@@ -290,10 +290,11 @@ class Weights(NamedTuple):
 
 
 class Space(NamedTuple):
-    """What a store takes from the system, as the system counts it, and how much of that holds nothing."""
+    """What a store holds, what it takes from the system with every file it has, and how much of that holds nothing."""
 
+    held_bytes: int
     taken_bytes: int
-    free_bytes: int
+    free_bytes: int = 0
 
 
 class Checkpoints(Protocol):
@@ -471,12 +472,8 @@ class Upkeep(Protocol):
         """How many rows these pools hold, and the bytes in them; reads no row."""
 
     @reads(is_long=True)
-    async def size_bytes(self) -> int:
-        """What the store takes on disk or in memory."""
-
-    @reads(is_long=True, is_of_store=True)
     async def space(self) -> Space:
-        """What the store takes from the system, with what it holds free for later; with every file it has."""
+        """What the whole store takes on disk or in memory."""
 
     @writes(is_long=True, is_of_store=True)
     async def compact(self) -> None:

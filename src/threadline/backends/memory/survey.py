@@ -88,12 +88,9 @@ class MemorySurvey:
         with self._lock:
             return [(row.links, len(row.document) + len(row.metadata)) for row in self._rows_of(pool)]
 
-    async def size_bytes(self) -> int:
-        figures = await self.summary(0.0)
-        return figures.chunk_bytes + figures.row_bytes
-
     async def space(self) -> Space:
-        return Space(await self.size_bytes(), 0)
+        figures = await self.summary(0.0)
+        return Space(figures.chunk_bytes + figures.row_bytes, figures.chunk_bytes + figures.row_bytes)
 
     async def forms(self) -> dict[int, int]:
         with self._lock:

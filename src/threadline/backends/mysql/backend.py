@@ -165,17 +165,14 @@ class MysqlDatabase:
     async def compact(self) -> None:
         await self.lent(lambda wire: wire.send([f"OPTIMIZE TABLE {', '.join(tables(self._tables.prefix))}".encode()]))
 
-    async def size_bytes(self) -> int:
-        # What the rows take. Files grow by megabytes, and the server's own figures lag behind.
+    async def space(self) -> Space:
+        # What the rows take. Files grow by megabytes, the server's own figures lag behind, and are of pages in use.
         counts = [
             each.encode() for each in (self._sql.count_checkpoints, self._sql.count_writes, self._sql.count_chunks)
         ]
         answers = await self.lent(lambda wire: wire.send(counts))
-        return sum(int(answer.rows[0][0]) * _ROW_BYTES + int(answer.rows[0][1]) for answer in answers)
-
-    async def space(self) -> Space:
-        # InnoDB's figures are those of pages in use; its free space is shared with other tables.
-        return Space(await self.size_bytes(), 0)
+        size = sum(int(answer.rows[0][0]) * _ROW_BYTES + int(answer.rows[0][1]) for answer in answers)
+        return Space(size, size)
 
     async def _inside(self, work: Work[T], begin: Sequence[bytes]) -> T:
         async def act(wire: Wire) -> T:

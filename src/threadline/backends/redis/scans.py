@@ -120,7 +120,7 @@ class RedisScans:
             sums["writes"] += 1
             sums["row_bytes"] += size + len(links)
 
-    async def size_bytes(self) -> int:
+    async def space(self) -> Space:
         """The memory that the keys take in the server; where it will not say, the bytes they hold."""
         total = 0
         try:
@@ -128,13 +128,10 @@ class RedisScans:
                 keys = [self._keys.of(pool, name) for pool in pools for name in POOL_KEYS[:-1]]
                 sizes = await self._link.batch([("MEMORY USAGE", key, "SAMPLES", 0) for key in keys])
                 total += sum(size or 0 for size in sizes)
-            return total
+            return Space(total, total)
         except InvalidRequest:
             figures = await self.summary(0.0)
-            return figures.chunk_bytes + figures.row_bytes
-
-    async def space(self) -> Space:
-        return Space(await self.size_bytes(), 0)
+            return Space(figures.chunk_bytes + figures.row_bytes, figures.chunk_bytes + figures.row_bytes)
 
     async def _heads(self, script: str, pool: int) -> AsyncIterator[Any]:
         """What a script tells of each row of a pool; a page of them is read at a time."""

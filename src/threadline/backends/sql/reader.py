@@ -64,11 +64,8 @@ class Database(Protocol):
     async def write(self, work: Work[T]) -> T:
         """The result of work that writes; durable when this returns. Work that raises changes nothing."""
 
-    async def size_bytes(self) -> int:
-        """What the database takes on disk."""
-
     async def space(self) -> Space:
-        """The same as the system counts it, and how much of it is free."""
+        """What the database takes on disk."""
 
     async def setup(self) -> None:
         """Create or migrate the schema."""
@@ -330,9 +327,6 @@ class SqlReader:
 
     async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
         return await self.database.read_once(lambda tx: tx.rows(self.sql.root_sizes, (pool,)))
-
-    async def size_bytes(self) -> int:
-        return await self.database.size_bytes()
 
     async def space(self) -> Space:
         return await self.database.space()

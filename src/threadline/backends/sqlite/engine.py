@@ -228,9 +228,6 @@ class _Database:
     async def compact(self) -> None:
         await self._call(self._connections.compact)
 
-    async def size_bytes(self) -> int:
-        return await self._call(self._connections.used_bytes)
-
     async def space(self) -> Space:
         return await self._call(self._connections.space)
 
