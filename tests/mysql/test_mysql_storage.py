@@ -61,7 +61,7 @@ def test_any_text_comes_back_as_it_was(connect, odd):
     assert [one.row.id for one in run_now(backend.heads([odd, "none"], odd))] == [odd]
     assert run_now(backend.thread(odd)).thread_id == odd
     assert run_now(backend.swap_lease(odd, None, b"l"))
-    assert run_now(backend.get_lease(odd)) == b"l"
+    assert run_now(backend.leases(odd)) == [b"l"]
 
 
 def test_text_that_differs_in_case_or_trailing_space_is_different(connect):

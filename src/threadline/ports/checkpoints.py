@@ -373,12 +373,11 @@ class Checkpoints(Protocol):
         """The checkpoints that have one of these for their parent, without writes, in no order."""
 
     @reads()
-    async def get_lease(self, thread_id: str) -> bytes | None:
-        """The record of a thread's lease, which begins with its holder's token; the thread need not exist."""
+    async def leases(self, thread_id: str | None = None) -> list[bytes]:
+        """The record of a thread's lease, which need not exist, or of all leases, also those that have run out.
 
-    @reads(is_long=True)
-    async def leases(self) -> list[bytes]:
-        """The records of all leases, also of those that have run out, in no order."""
+        A record begins with its holder's token. They are in no order; few threads have one.
+        """
 
     @writes()
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:

@@ -75,7 +75,7 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
         if thread is not None:
             rules.refuse_if_closed(thread, change)
         if change.lease is not None:
-            rules.refuse_if_lease_lost(change, self._meta.get(rules.lease_key(change.thread_id)))
+            rules.refuse_if_lease_lost(change, self._leases.get(change.thread_id))
         if change.head is not None:
             ids = self._namespaces(thread).get(change.head[0]) if thread else None
             rules.refuse_if_head_moved(change, ids[-1] if ids else None)
@@ -255,22 +255,20 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
             self._threads[before.thread_id] = after._replace(pool=thread.pool, epoch=thread.epoch, active=thread.active)
             return True
 
-    async def get_lease(self, thread_id: str) -> bytes | None:
-        return self._meta.get(rules.lease_key(thread_id))
-
-    async def leases(self) -> list[bytes]:
-        begin = rules.lease_key("")
-        return [record for name, record in self._meta.copy().items() if name.startswith(begin)]
+    async def leases(self, thread_id: str | None = None) -> list[bytes]:
+        if thread_id is not None:
+            record = self._leases.get(thread_id)
+            return [] if record is None else [record]
+        return list(self._leases.copy().values())
 
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
-        key = rules.lease_key(thread_id)
         with self._lock:
-            if self._meta.get(key) not in (before, after):
+            if self._leases.get(thread_id) not in (before, after):
                 return False
             if after is None:
-                self._meta.pop(key, None)
+                self._leases.pop(thread_id, None)
             else:
-                self._meta[key] = after
+                self._leases[thread_id] = after
             return True
 
     async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:

@@ -38,7 +38,7 @@ class MemorySurvey:
         # By pool: the threads that are in it, deleted ones included.
         self._mates: dict[int, set[str]] = defaultdict(set)
         self._chunks: dict[int, dict[bytes, tuple[bytes, int, bytes]]] = defaultdict(dict)
-        self._meta: dict[str, bytes] = {}
+        self._leases: dict[str, bytes] = {}
 
     async def pool_links(self, pool: int) -> list[bytes]:
         with self._lock:

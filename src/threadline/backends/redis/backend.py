@@ -338,12 +338,17 @@ class RedisBackend:
         args += _words(after)[1:]
         return bool(await self._link.call("swap_thread", self._keys.pool(before.pool), args))
 
-    async def get_lease(self, thread_id: str) -> bytes | None:
-        entry = await self._directory.entry(thread_id)
-        if entry is None:
-            return None
-        record: bytes | None = await self._link.command("HGET", self._keys.of(entry.pool, "leases"), encoded(thread_id))
-        return record
+    async def leases(self, thread_id: str | None = None) -> list[bytes]:
+        if thread_id is not None:
+            entry = await self._directory.entry(thread_id)
+            words = ("HGET", self._keys.of(entry.pool, "leases"), encoded(thread_id)) if entry is not None else ()
+            record = await self._link.command(*words) if words else None
+            return [] if record is None else [record]
+        found: list[bytes] = []
+        async for pools in self._directory.pools():
+            for records in await self._link.batch([("HVALS", self._keys.of(pool, "leases")) for pool in pools]):
+                found += records
+        return found
 
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
         args = [encoded(thread_id), self._ttl_ms, _given(before), _given(after)]

@@ -54,13 +54,6 @@ class RedisScans:
     async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
         return [(head[1], head[2]) async for head in self._heads(_ROWS, pool)]
 
-    async def leases(self) -> list[bytes]:
-        found: list[bytes] = []
-        async for pools in self._directory.pools():
-            for records in await self._link.batch([("HVALS", self._keys.of(pool, "leases")) for pool in pools]):
-                found += records
-        return found
-
     async def weights(self, pools: Sequence[int]) -> Weights:
         found = Weights([], [], [])
         for pool in dict.fromkeys(pools):

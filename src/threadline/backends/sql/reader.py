@@ -280,13 +280,12 @@ class SqlReader:
         [(count,)] = await tx.rows(*self.sql.count_threads(prefix))
         return int(count)
 
-    async def get_lease(self, thread_id: str) -> bytes | None:
-        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.meta, (lease_key(thread_id),)))
-        return bytes(rows[0][0]) if rows else None
-
-    async def leases(self) -> list[bytes]:
-        begin, end = lease_key(""), lease_key("")[:-1] + ";"  # the character after the colon
-        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.meta_values, (begin, end)))
+    async def leases(self, thread_id: str | None = None) -> list[bytes]:
+        if thread_id is not None:
+            statement, names = self.sql.meta, [lease_key(thread_id)]
+        else:
+            statement, names = self.sql.meta_values, [lease_key(""), lease_key("")[:-1] + ";"]  # what follows a colon
+        rows = await self.database.read_once(lambda tx: tx.rows(statement, names))
         return [bytes(value) for (value,) in rows]
 
     async def weights(self, pools: Sequence[int]) -> Weights:
