@@ -6,6 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import ormsgpack
 
@@ -88,7 +89,7 @@ async def rotate(store: Context, progress: Callable[[int], None] | None = None) 
             if is_hidden(thread.thread_id):
                 done += await _rotate_hidden(store, thread, current)
             else:
-                done += await _rotate_rows(store, thread.thread_id, current)
+                done += await _rotate_rows(store, thread, current)
                 if form_of_thread(thread) >> 1 not in (0, current):
                     done += await rewrap_words(store, thread.thread_id)
             if progress is not None:
@@ -126,7 +127,7 @@ async def _rotate_hidden(store: Context, hidden: ThreadRow, current: int) -> int
     if kind_of(hidden.thread_id) != TRASH:
         return 0
     origin = origin_of(hidden)
-    done = await _rotate_rows(store, hidden.thread_id, current, sealed_for=origin)
+    done = await _rotate_rows(store, hidden, current, sealed_for=origin)
     if form_of_thread(hidden) >> 1 not in (0, current):
         record = read_record(hidden)
         metadata = ormsgpack.packb([record.form, record.metadata])
@@ -137,24 +138,25 @@ async def _rotate_hidden(store: Context, hidden: ThreadRow, current: int) -> int
     return done
 
 
-async def _rotate_rows(store: Context, thread_id: str, current: int, *, sealed_for: str | None = None) -> int:
-    owner = sealed_for or thread_id
+async def _rotate_rows(store: Context, thread: ThreadRow, current: int, *, sealed_for: str | None = None) -> int:
+    owner = sealed_for or thread.thread_id
+    rewrap = partial(store.backend.rewrap, thread.pool, thread=thread.serial)
     writes = [
         (write, resealed_write(store.tools, write, owner, owner))
-        for write in await store.thread_writes(thread_id)
+        for write in await store.thread_writes(thread.thread_id)
         if write.form >> 1 != current
     ]
     for start in range(0, len(writes), _PAGE):
-        await store.backend.rewrap_rows(thread_id, [], writes[start : start + _PAGE])
+        await rewrap(writes=writes[start : start + _PAGE])
     done = len(writes)
-    async for page in checkpoint_pages(store, Query(thread_id=thread_id, limit=_PAGE, with_writes=False)):
+    async for page in checkpoint_pages(store, Query(thread_id=thread.thread_id, limit=_PAGE, with_writes=False)):
         checkpoints = [
             (found.row, resealed(store.tools, found._replace(thread_id=owner), owner))
             for found in page
             if found.row.form >> 1 != current or found.row.metadata_form >> 1 != current
         ]
         if checkpoints:
-            await store.backend.rewrap_rows(thread_id, checkpoints, [])
+            await rewrap(checkpoints=checkpoints)
             done += len(checkpoints)
     return done
 
@@ -171,6 +173,6 @@ async def _rotate_chunks(store: Context, pool: int, current: int) -> int:
                 anew = store.tools.envelope.wrap(store.tools.envelope.unwrap(form, data, place), place)
                 pairs.append((ChunkRow(digest, links, form, data), ChunkRow(digest, links, *anew)))
         if pairs:
-            await store.backend.rewrap_chunks(pool, pairs)
+            await store.backend.rewrap(pool, pairs)
             done += len(pairs)
     return done

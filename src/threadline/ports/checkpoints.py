@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .marks import reads, writes
 from .records import Records
@@ -30,6 +30,7 @@ __all__ = [
     "ChunkRow",
     "DIGEST_BYTES",
     "Found",
+    "Pairs",
     "PoolSummary",
     "Query",
     "Space",
@@ -71,6 +72,8 @@ class CheckpointKey(NamedTuple):
 
 
 CheckpointKeys: TypeAlias = Collection[CheckpointKey]
+R = TypeVar("R")
+Pairs: TypeAlias = Sequence[tuple[R, R]]  # what a row was, and what it becomes
 
 
 class Witness(NamedTuple):
@@ -438,17 +441,19 @@ class Upkeep(Protocol):
         """The links of these chunks, without their data."""
 
     @writes()
-    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
-        """Replace the stored bytes of chunks, each only if it is still what it was; names stay."""
-
-    @writes()
-    async def rewrap_rows(
+    async def rewrap(
         self,
-        thread_id: str,
-        checkpoints: Sequence[tuple[CheckpointRow, CheckpointRow]],
-        writes: Sequence[tuple[WriteRow, WriteRow]],
+        pool: int,
+        chunks: Pairs[ChunkRow] = (),
+        *,
+        thread: int = 0,
+        checkpoints: Pairs[CheckpointRow] = (),
+        writes: Pairs[WriteRow] = (),
     ) -> None:
-        """The same for checkpoints and writes."""
+        """Replace stored bytes, each only if it is still what it was; names stay.
+
+        Chunks are those of the pool, checkpoints and writes those of the thread of this serial in it.
+        """
 
     @reads(is_long=True)
     async def forms(self) -> dict[int, int]:

@@ -181,7 +181,6 @@ _NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
             "find",
             "remove_checkpoints",
             "remove_thread",
-            "rewrap_rows",
             "swap_lease",
             "thread",
             "thread_writes",

@@ -17,6 +17,7 @@ from ...ports.checkpoints import (
     CheckpointRow,
     ChunkRow,
     Found,
+    Pairs,
     Query,
     Stale,
     ThreadRow,
@@ -271,31 +272,28 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
                 self._leases[thread_id] = after
             return True
 
-    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
-        with self._lock:
-            held = self._chunks[pool]
-            for old, new in rows:
-                if held.get(old.digest) == old[1:]:
-                    held[old.digest] = new[1:]
-
-    async def rewrap_rows(
+    async def rewrap(
         self,
-        thread_id: str,
-        checkpoints: Sequence[tuple[CheckpointRow, CheckpointRow]],
-        writes: Sequence[tuple[WriteRow, WriteRow]],
+        pool: int,
+        chunks: Pairs[ChunkRow] = (),
+        *,
+        thread: int = 0,
+        checkpoints: Pairs[CheckpointRow] = (),
+        writes: Pairs[WriteRow] = (),
     ) -> None:
         with self._lock:
-            thread = self._alive(thread_id)
-            if thread is None:
-                return
+            held = self._chunks[pool] if chunks else {}
+            for chunk, anew in chunks:
+                if held.get(chunk.digest) == chunk[1:]:
+                    held[chunk.digest] = anew[1:]
             for old, new in checkpoints:
-                place = (thread.serial, old.namespace, old.id)
+                place = (thread, old.namespace, old.id)
                 if self._checkpoints.get(place) == old:
                     self._checkpoints[place] = new
             for was, now in writes:
-                held = self._writes.get((thread.serial, was.namespace, was.checkpoint_id), {})
-                if held.get((was.task_id, was.idx)) == was:
-                    held[was.task_id, was.idx] = now
+                written = self._writes.get((thread, was.namespace, was.checkpoint_id), {})
+                if written.get((was.task_id, was.idx)) == was:
+                    written[was.task_id, was.idx] = now
 
     # -- reading
 

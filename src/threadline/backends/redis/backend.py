@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 
 from ...base.drive import Clock
 from ...errors import InvalidRequest, NotFound, Unavailable
-from ...ports.checkpoints import Applied, Change, CheckpointKeys, CheckpointRow, ChunkRow, Stale, ThreadRow, WriteRow
+from ...ports.checkpoints import (
+    Applied,
+    Change,
+    CheckpointKeys,
+    CheckpointRow,
+    ChunkRow,
+    Pairs,
+    Stale,
+    ThreadRow,
+    WriteRow,
+)
 from ...ports.rules import (
     asked_at,
     mark,
@@ -376,27 +386,23 @@ class RedisBackend:
 
     # -- new bytes for the same things
 
-    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
-        args: list[Any] = [b""]
-        for old, new in rows:
-            args += [_CHUNKS_FIELD, old.digest, pack_chunk(*old[1:]), pack_chunk(*new[1:])]
-        await self._link.call("rewrap", self._keys.pool(pool), args)
-
-    async def rewrap_rows(
+    async def rewrap(
         self,
-        thread_id: str,
-        checkpoints: Sequence[tuple[CheckpointRow, CheckpointRow]],
-        writes: Sequence[tuple[WriteRow, WriteRow]],
+        pool: int,
+        chunks: Pairs[ChunkRow] = (),
+        *,
+        thread: int = 0,
+        checkpoints: Pairs[CheckpointRow] = (),
+        writes: Pairs[WriteRow] = (),
     ) -> None:
-        thread = await self._reader.thread(thread_id)
-        if thread is None or thread.status == "deleted":
-            return
-        args: list[Any] = [b"=" + encoded(thread_id)]
+        head, args = b"%d:" % thread, []
+        for chunk, anew in chunks:
+            args += [_CHUNKS_FIELD, chunk.digest, pack_chunk(*chunk[1:]), pack_chunk(*anew[1:])]
         for old, new in checkpoints:
-            args += [_ROWS_FIELD, place_of(old.namespace, old.id), pack_checkpoint(old), pack_checkpoint(new)]
+            args += [_ROWS_FIELD, head + place_of(*old.key), pack_checkpoint(old), pack_checkpoint(new)]
         for was, now in writes:
-            args += [_WRITES_FIELD, write_place_of(was), pack_write(was), pack_write(now)]
-        await self._link.call("rewrap", self._keys.pool(thread.pool), args)
+            args += [_WRITES_FIELD, head + write_place_of(was), pack_write(was), pack_write(now)]
+        await self._link.call("rewrap", self._keys.pool(pool), args)
 
 
 def _arguments(change: Change, address: Address, number: int) -> list[Any]:

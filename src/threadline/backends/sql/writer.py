@@ -21,6 +21,7 @@ from ...ports.checkpoints import (
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
+    Pairs,
     Stale,
     ThreadRow,
     WriteRow,
@@ -292,44 +293,29 @@ class SqlBackend(SqlReader, SqlRecords):
     async def compact(self) -> None:
         await self.database.compact()
 
-    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
-        values = [(new.links, new.form, new.data, pool, old.digest, old.form, old.data) for old, new in rows]
-        await self.database.write(lambda tx: tx.many(self.sql.rewrap_chunk, values))
-
-    async def rewrap_rows(
+    async def rewrap(
         self,
-        thread_id: str,
-        checkpoints: Sequence[tuple[CheckpointRow, CheckpointRow]],
-        writes: Sequence[tuple[WriteRow, WriteRow]],
+        pool: int,
+        chunks: Pairs[ChunkRow] = (),
+        *,
+        thread: int = 0,
+        checkpoints: Pairs[CheckpointRow] = (),
+        writes: Pairs[WriteRow] = (),
     ) -> None:
+        sql, place = self.sql, (pool, thread)
+        steps = (
+            (sql.rewrap_chunk, [(*new[1:], pool, old.digest, old.form, old.data) for old, new in chunks]),
+            (sql.rewrap_checkpoint, [(*new[4:8], *place, *old.key, old.document) for old, new in checkpoints]),
+            (
+                sql.rewrap_write,
+                [(new.form, new.data, *place, *old.key, old.task_id, old.idx, old.data) for old, new in writes],
+            ),
+        )
+
         async def work(tx: Transaction) -> None:
-            thread = await self._thread(thread_id, tx)
-            if thread is None:
-                return
-            place = (thread.pool, thread.serial)
-            await tx.many(
-                self.sql.rewrap_checkpoint,
-                [
-                    (
-                        new.form,
-                        new.document,
-                        new.metadata_form,
-                        new.metadata,
-                        *place,
-                        old.namespace,
-                        old.id,
-                        old.document,
-                    )
-                    for old, new in checkpoints
-                ],
-            )
-            await tx.many(
-                self.sql.rewrap_write,
-                [
-                    (new.form, new.data, *place, old.namespace, old.checkpoint_id, old.task_id, old.idx, old.data)
-                    for old, new in writes
-                ],
-            )
+            for statement, values in steps:
+                if values:
+                    await tx.many(statement, values)
 
         await self.database.write(work)
 

@@ -322,7 +322,7 @@ class _Healer:
                 elif held[1] != links or self.walk.content_of(held) != content:
                     anew.append((ChunkRow(*held), made))
             if anew:
-                await self.walk.store.backend.rewrap_chunks(pool, anew)
+                await self.walk.store.backend.rewrap(pool, anew)
         return absent
 
     def _row(self, found: Found, document: Document, roots: Roots) -> CheckpointRow:

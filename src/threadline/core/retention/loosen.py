@@ -111,7 +111,7 @@ async def _loosen(store: Context, pool: int, pack: Pack, pointers: list[tuple[Ch
     if size >= (1 - _MOST_DEAD) * sum(map(len, pack.contents())):
         return False
     wrap = store.tools.envelope.wrap
-    await store.backend.rewrap_chunks(
+    await store.backend.rewrap(
         pool,
         [(row, ChunkRow(row.digest, b"", *wrap(content, chunk_place(pool, row.digest)))) for row, content in living],
     )

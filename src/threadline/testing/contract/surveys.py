@@ -212,12 +212,10 @@ async def test_rows_of_chunks_are_swapped_only_where_they_are_what_was_read(save
         one = next(iter(rows.values()))
         far = one._replace(form=one.form | 1 << 30, data=b"somewhere else")
         gone = one._replace(digest=bytes(16))
-        await backend.rewrap_chunks(
-            pool, [(one._replace(data=b"not this"), far), (gone, far._replace(digest=bytes(16)))]
-        )
+        await backend.rewrap(pool, [(one._replace(data=b"not this"), far), (gone, far._replace(digest=bytes(16)))])
         assert [ChunkRow(*row) for row in await backend.chunks(pool, [one.digest, bytes(16)])] == [one]
         for before, after in ((one, far), (one, one._replace(data=b"late")), (far, one)):
-            await backend.rewrap_chunks(pool, [(before, after)])
+            await backend.rewrap(pool, [(before, after)])
             held = [ChunkRow(*row) for row in await backend.chunks(pool, [one.digest])]
             assert held == [far if after is not one else one]
             forms = await backend.forms()

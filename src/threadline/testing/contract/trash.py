@@ -200,7 +200,7 @@ async def _spoil(saver: Half, thread: str, item: Any) -> None:
         for found in await backend.chunks(pool, await backend.pool_digests(pool, b"", 10_000)):
             chunk = ChunkRow(*found)
             if content in tools.envelope.unwrap(chunk.form, chunk.data, chunk_place(pool, chunk.digest)):
-                await backend.rewrap_chunks(pool, [(chunk, chunk._replace(data=b"\0" * 40))])
+                await backend.rewrap(pool, [(chunk, chunk._replace(data=b"\0" * 40))])
                 spoilt += 1
         assert spoilt
 
