@@ -13,8 +13,8 @@ from threadline.backends.sqlite.put import SqliteBackend
 from threadline.base.ids import id_after
 
 READS = (
-    "chain", "children", "chunk_sizes", "chunks", "find", "links", "page", "pool_digests", "pool_links",
-    "root_sizes", "thread_writes", "walk",
+    "chain", "children", "chunk_sizes", "chunks", "find", "links", "page", "pool_digests", "roots",
+    "thread_writes", "walk",
 )  # fmt: skip
 # A step of SQLite's machine is smaller than a row: it shows what a statement looks through and does not give.
 STEPS = 100

@@ -24,6 +24,8 @@ __all__ = [
     "each_thread",
     "has_chunks",
     "parts_of",
+    "pool_pages",
+    "thread_pages",
     "thread_rows",
 ]
 
@@ -64,17 +66,26 @@ async def _pages(
         after = cursor(page[-1])
 
 
-async def each_thread(source: Reads, prefix: str = "") -> AsyncIterator[ThreadRow]:
+def thread_pages(source: Reads, prefix: str = "") -> AsyncIterator[list[ThreadRow]]:
     """Living threads by id; hidden ones only where the prefix is that of hidden ones."""
-    pages = _pages(lambda after, limit: source.threads(after, limit, prefix), "", lambda row: row.thread_id)
-    async for page in pages:
+    return _pages(lambda after, limit: source.threads(after, limit, prefix), "", lambda row: row.thread_id)
+
+
+async def each_thread(source: Reads, prefix: str = "") -> AsyncIterator[ThreadRow]:
+    """The same, one by one."""
+    async for page in thread_pages(source, prefix):
         for row in page:
             yield row
 
 
-async def each_pool(backend: Backend) -> AsyncIterator[int]:
+def pool_pages(backend: Backend) -> AsyncIterator[list[int]]:
     """The pools that hold chunks, in order."""
-    async for page in _pages(backend.pools, -1, lambda pool: pool):
+    return _pages(backend.pools, -1, lambda pool: pool)
+
+
+async def each_pool(backend: Backend) -> AsyncIterator[int]:
+    """The same, one by one."""
+    async for page in pool_pages(backend):
         for pool in page:
             yield pool
 

@@ -12,7 +12,7 @@ Promises every backend keeps, and the contract suite checks:
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .marks import reads, writes
@@ -31,7 +31,6 @@ __all__ = [
     "DIGEST_BYTES",
     "Found",
     "Pairs",
-    "PoolSummary",
     "Query",
     "Space",
     "Stale",
@@ -261,20 +260,6 @@ class Query:
     with_writes: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolSummary:
-    """Figures over all threads, for stats; of hidden ones, rows and chunks are in the sums and nothing else."""
-
-    threads: int
-    checkpoints: int
-    writes: int
-    chunks: int
-    chunk_bytes: int
-    row_bytes: int
-    recent_hours: dict[int, int] = field(default_factory=dict)
-    busiest: list[tuple[str, int]] = field(default_factory=list)
-
-
 class Weight(NamedTuple):
     """How many rows there are of one kind, and the bytes in them; `thread` is its serial, 0 for chunks of a pool."""
 
@@ -290,6 +275,8 @@ class Weights(NamedTuple):
     checkpoints: list[Weight]
     writes: list[Weight]
     chunks: list[Weight]
+    # When each checkpoint was made that was made since a time; none where no time was given.
+    recent: list[float]
 
 
 class Space(NamedTuple):
@@ -417,8 +404,8 @@ class Upkeep(Protocol):
         """
 
     @reads(is_long=True)
-    async def pool_links(self, pool: int) -> list[bytes]:
-        """The links of every checkpoint and write of the pool's threads."""
+    async def roots(self, pool: int) -> dict[bytes, int]:
+        """The links of every checkpoint and write of the pool's threads, and how many checkpoints have just these."""
 
     @writes(is_long=True)
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
@@ -459,21 +446,13 @@ class Upkeep(Protocol):
     async def forms(self) -> dict[int, int]:
         """Every form that some stored bytes have, and how many rows have it; a row of two forms counts for both."""
 
-    @reads(is_long=True, is_of_store=True)
-    async def summary(self, now: float) -> PoolSummary:
-        """Figures over the whole store."""
-
     @reads()
     async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
         """Digest, links, form and stored size of a pool's chunks, keyset paged; reads none of their bytes."""
 
     @reads(is_long=True)
-    async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
-        """Links and stored size of every checkpoint of a pool."""
-
-    @reads(is_long=True)
-    async def weights(self, pools: Sequence[int]) -> Weights:
-        """How many rows these pools hold, and the bytes in them; reads no row."""
+    async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
+        """How many rows these pools hold, the bytes in them, and which checkpoints were made since; reads no row."""
 
     @reads(is_long=True)
     async def space(self) -> Space:

@@ -172,7 +172,7 @@ async def plan_garbage(store: Context, progress: Progress) -> Garbage:
     size = count = done = 0
     async for pool in each_pool(store.backend):
         reachable: set[bytes] = set()
-        await mark(await store.backend.pool_links(pool), reachable, partial(store.backend.links, pool))
+        await mark(await store.backend.roots(pool), reachable, partial(store.backend.links, pool))
         weights = await chunk_weights(store.backend, pool)
         unneeded = weights.keys() - reachable
         if unneeded:

@@ -238,7 +238,7 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         with self._lock:
-            await rules.mark(await self.pool_links(pool), reachable, lambda digests: self.links(pool, digests))
+            await rules.mark(await self.roots(pool), reachable, lambda digests: self.links(pool, digests))
             doomed = [digest for digest in candidates if digest not in reachable]
             # The epoch first: whoever relies on a chunk that an interrupted collection took must be refused.
             for thread_id in list(self._mates[pool]) if doomed else ():
@@ -407,9 +407,7 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
     async def thread_writes(self, thread_id: str) -> list[WriteRow]:
         with self._lock:
             thread = self._alive(thread_id)
-            serial = thread.serial if thread else 0
-            held = [self._writes[serial, namespace, at] for namespace, at in self._written.get(serial, ())]
-            return [write for writes in held for write in writes.values()]
+            return list(self._writes_of(thread.serial)) if thread else []
 
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         held = self._chunks.get(pool, {})

@@ -167,10 +167,7 @@ class MysqlDatabase:
 
     async def space(self) -> Space:
         # What the rows take. Files grow by megabytes, the server's own figures lag behind, and are of pages in use.
-        counts = [
-            each.encode() for each in (self._sql.count_checkpoints, self._sql.count_writes, self._sql.count_chunks)
-        ]
-        answers = await self.lent(lambda wire: wire.send(counts))
+        answers = await self.lent(lambda wire: wire.send([each.encode() for each in self._sql.counts]))
         size = sum(int(answer.rows[0][0]) * _ROW_BYTES + int(answer.rows[0][1]) for answer in answers)
         return Space(size, size)
 

@@ -330,7 +330,7 @@ class RedisBackend:
         for patience in (*(0 for _ in range(_FREE_TRIES)), *_GATE_MS):
             version = await self._link.call("shut", keys, [patience])
             reachable.clear()  # what was followed in another try may point to a pack by now
-            await mark(await self._scans.pool_links(pool), reachable, partial(self._reader.links, pool))
+            await mark(await self._scans.roots(pool), reachable, partial(self._reader.links, pool))
             doomed = [digest for digest in candidates if digest not in reachable]
             if not doomed:
                 if patience:

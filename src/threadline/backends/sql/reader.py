@@ -12,7 +12,6 @@ from ...ports.checkpoints import (
     CheckpointKeys,
     CheckpointRow,
     Found,
-    PoolSummary,
     Query,
     Space,
     ThreadRow,
@@ -20,7 +19,7 @@ from ...ports.checkpoints import (
     Weights,
     WriteRow,
 )
-from ...ports.rules import HIDDEN, lease_key, write_order
+from ...ports.rules import lease_key, write_order
 from .search import page_statement
 from .statements import CONDITIONS, Statements
 
@@ -239,12 +238,16 @@ class SqlReader:
             found.update(await tx.rows(*self.sql.chunks_in("digest, links", pool, part)))
         return found
 
-    async def pool_links(self, pool: int) -> list[bytes]:
-        return await self.database.read(lambda tx: self._pool_links(pool, tx))
+    async def roots(self, pool: int) -> dict[bytes, int]:
+        return await self.database.read(lambda tx: self._roots(pool, tx))
 
-    async def _pool_links(self, pool: int, tx: Transaction) -> list[bytes]:
-        rows = await tx.rows(self.sql.checkpoint_links, (pool,)) + await tx.rows(self.sql.write_links, (pool,))
-        return [links for (links,) in rows if links]
+    async def _roots(self, pool: int, tx: Transaction) -> dict[bytes, int]:
+        found: dict[bytes, int] = {}
+        for statement in (self.sql.checkpoint_links, self.sql.write_links):
+            for links, count in await tx.rows(statement, (pool,)):
+                if links:
+                    found[links] = found.get(links, 0) + count
+        return found
 
     async def pools(self, after: int, limit: int) -> list[int]:
         rows = await self.database.read_once(lambda tx: tx.rows(self.sql.pools, (after, limit)))
@@ -274,10 +277,7 @@ class SqlReader:
         return await self.database.read_once(work)
 
     async def count_threads(self, prefix: str = "") -> int:
-        return await self.database.read_once(lambda tx: self._count_threads(prefix, tx))
-
-    async def _count_threads(self, prefix: str, tx: Transaction) -> int:
-        [(count,)] = await tx.rows(*self.sql.count_threads(prefix))
+        [(count,)] = await self.database.read_once(lambda tx: tx.rows(*self.sql.count_threads(prefix)))
         return int(count)
 
     async def leases(self, thread_id: str | None = None) -> list[bytes]:
@@ -288,44 +288,21 @@ class SqlReader:
         rows = await self.database.read_once(lambda tx: tx.rows(statement, names))
         return [bytes(value) for (value,) in rows]
 
-    async def weights(self, pools: Sequence[int]) -> Weights:
+    async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
         async def work(tx: Transaction) -> Weights:
-            found = Weights([], [], [])
+            found = Weights([], [], [], [])
             for part in self._batches(list(dict.fromkeys(pools))):
-                for kind, statement in zip(found, self.sql.weights(part), strict=True):
+                for kind, statement in zip(found[:3], self.sql.weights(part), strict=True):
                     rows = await tx.rows(*statement)
                     kind.extend(Weight(pool, thread, count, int(size)) for pool, thread, count, size in rows)
+                if since is not None:
+                    found.recent.extend(created for (created,) in await tx.rows(*self.sql.recent(part, since)))
             return found
-
-        return await self.database.read(work)
-
-    async def summary(self, now: float) -> PoolSummary:
-        async def work(tx: Transaction) -> PoolSummary:
-            sql = self.sql
-            [(checkpoints, checkpoint_bytes)] = await tx.rows(sql.count_checkpoints)
-            [(writes, write_bytes)] = await tx.rows(sql.count_writes)
-            [(chunks, chunk_bytes)] = await tx.rows(sql.count_chunks)
-            hours: dict[int, int] = defaultdict(int)
-            for (created,) in await tx.rows(sql.recent, (now - 24 * 3600,)):
-                hours[int((now - created) // 3600)] += 1
-            return PoolSummary(
-                threads=await self._count_threads("", tx),
-                checkpoints=checkpoints,
-                writes=writes,
-                chunks=chunks,
-                chunk_bytes=int(chunk_bytes),
-                row_bytes=int(checkpoint_bytes + write_bytes),
-                recent_hours=dict(hours),
-                busiest=[(thread_id, count) for thread_id, count in await tx.rows(sql.busiest, (HIDDEN,))],
-            )
 
         return await self.database.read(work)
 
     async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
         return await self.database.read_once(lambda tx: tx.rows(self.sql.chunk_sizes, (pool, after, limit)))
-
-    async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
-        return await self.database.read_once(lambda tx: tx.rows(self.sql.root_sizes, (pool,)))
 
     async def space(self) -> Space:
         return await self.database.space()

@@ -245,7 +245,7 @@ class SqlBackend(SqlReader, SqlRecords):
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         async def work(tx: Transaction) -> int:
             await tx.lock(pool, exclusive=True)
-            await mark(await self._pool_links(pool, tx), reachable, partial(self._links, pool, tx=tx))
+            await mark(await self._roots(pool, tx), reachable, partial(self._links, pool, tx=tx))
             doomed = [digest for digest in candidates if digest not in reachable]
             if doomed:
                 for part in self._batches(doomed):

@@ -169,7 +169,7 @@ class _Inquiry:
             links = await self.backend.links(walk.pool, digests)
             return {digest: below if type(below) is bytes else b"" for digest, below in links.items()}
 
-        roots = [links for links in await self.backend.pool_links(walk.pool) if type(links) is bytes]
+        roots = [links for links in await self.backend.roots(walk.pool) if type(links) is bytes]
         await mark(roots, reachable, links_of)
         for batch in batches([digest for digest in unmet if digest not in reachable], _BATCH):
             found = await walk.fetch(batch)

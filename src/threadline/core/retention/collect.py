@@ -26,7 +26,7 @@ async def unneeded_chunks(backend: Backend, progress: Callable[[int, int], None]
     chunks = size = done = 0
     async for pool in each_pool(backend):
         reachable: set[bytes] = set()
-        await mark(await backend.pool_links(pool), reachable, partial(backend.links, pool))
+        await mark(await backend.roots(pool), reachable, partial(backend.links, pool))
         weights = await chunk_weights(backend, pool)
         unneeded = weights.keys() - reachable
         chunks, size = chunks + len(unneeded), size + weights.total(unneeded)

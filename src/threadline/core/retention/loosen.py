@@ -49,7 +49,7 @@ async def loosen(store: Context, pool: int) -> int:
     is in the cold tier stays where it is: collecting reads no object.
     """
     links: dict[bytes, bytes] = {}
-    rows = [one for one in await store.backend.pool_links(pool) if type(one) is bytes]
+    rows = [one for one in await store.backend.roots(pool) if type(one) is bytes]
     await mark(rows, set(), partial(_noted, store, pool, links))
     pointers = await _pointers(store, pool, [digest for digest, below in links.items() if len(below) == DIGEST_BYTES])
     pointing = {row.digest for held in pointers.values() for row, _ in held}

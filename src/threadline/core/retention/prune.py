@@ -206,7 +206,7 @@ async def collect_pool(backend: Backend, pool: int) -> int:
 async def _collect(backend: Backend, pool: int) -> tuple[int, int]:
     """The same; returns how many chunks went, and how many there were."""
     reachable: set[bytes] = set()
-    await mark(await backend.pool_links(pool), reachable, partial(backend.links, pool))
+    await mark(await backend.roots(pool), reachable, partial(backend.links, pool))
     digests = [digest async for page in digest_pages(backend, pool) for digest in page]
     candidates = [digest for digest in digests if digest not in reachable]
     size = max(_CHUNK_BATCH, -(-len(candidates) // _MOST_MARKINGS))

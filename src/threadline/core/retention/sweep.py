@@ -281,7 +281,7 @@ async def freed_bytes(backend: Backend, pool: int, rows: Sequence[Found], doomed
     """The bytes that removing checkpoints would free: their rows, and chunks that nothing else needs."""
     going = [found.row for found in rows if found.key in doomed]
     staying = {found.row.links for found in rows} - {row.links for row in going}
-    others = set(await backend.pool_links(pool)) - {row.links for row in going}
+    others = set(await backend.roots(pool)) - {row.links for row in going}
     reachable: set[bytes] = set()
     await mark([*staying, *others], reachable, partial(backend.links, pool))
     weights = await chunk_weights(backend, pool)
