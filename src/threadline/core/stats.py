@@ -205,15 +205,18 @@ async def _bytes_without_sharing(backend: Backend, totals: Totals, hidden: Hidde
 async def _subtree_sizes(backend: Backend, pool: int) -> dict[bytes, int]:
     """For each chunk of a pool, its bytes and those of everything below it."""
     weights = await chunk_weights(backend, pool)
-    whole: dict[bytes, int] = {}
+    whole = {digest: size for digest, (links, size) in weights.items() if not links}
     # Without recursion: forged chunks may be a long chain, and a forged pointer may name itself.
     begun: set[bytes] = set()
-    waiting = list(weights)
+    waiting = [digest for digest in weights if digest not in whole]
     while waiting:
         digest = waiting[-1]
+        if digest in whole:
+            waiting.pop()
+            continue
         links, size = weights.get(digest, (b"", 0))
         below = split_links(links)
-        first = [] if digest in begun else [child for child in below if child not in begun]
+        first = [] if digest in begun else [one for one in below if one not in whole and one not in begun]
         if first:
             begun.add(digest)
             waiting += first

@@ -85,8 +85,7 @@ class MysqlStatements(Statements):
         by_id, in_namespace = self.compared("thread_id"), self.compared("namespace")
         self.newest_id = f"SELECT max(id) AS id FROM {c} WHERE pool = ? AND thread = ? AND {in_namespace}"
         # MySQL documents that DISTINCT, too, may compare no more than max_sort_length bytes: roots would be lost.
-        self.checkpoint_links = f"SELECT links, 1 FROM {c} WHERE pool = ?"
-        self.write_links = f"SELECT links, 0 FROM {self.w} WHERE pool = ?"
+        self.roots = f"SELECT links, 1 FROM {c} WHERE pool = ? UNION ALL SELECT links, 0 FROM {self.w} WHERE pool = ?"
         # How many rows each table has, and the bytes in them.
         own = ((c, "document) + length(metadata"), (self.w, "data"), (k, "data"))
         self.counts = [

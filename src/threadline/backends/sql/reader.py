@@ -239,14 +239,13 @@ class SqlReader:
         return found
 
     async def roots(self, pool: int) -> dict[bytes, int]:
-        return await self.database.read(lambda tx: self._roots(pool, tx))
+        return await self.database.read_once(lambda tx: self._roots(pool, tx))
 
     async def _roots(self, pool: int, tx: Transaction) -> dict[bytes, int]:
         found: dict[bytes, int] = {}
-        for statement in (self.sql.checkpoint_links, self.sql.write_links):
-            for links, count in await tx.rows(statement, (pool,)):
-                if links:
-                    found[links] = found.get(links, 0) + count
+        for links, count in await tx.rows(self.sql.roots, (pool, pool)):
+            if links:
+                found[links] = found.get(links, 0) + count
         return found
 
     async def pools(self, after: int, limit: int) -> list[int]:

@@ -218,8 +218,10 @@ class Statements:
             f"SELECT digest, links, form, length(data) FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?"
         )
         # The roots of a pool, and how many checkpoints have them.
-        self.checkpoint_links = text(f"SELECT links, count(*) FROM {c} WHERE pool = ? GROUP BY links")
-        self.write_links = text(f"SELECT DISTINCT links, 0 FROM {w} WHERE pool = ?")
+        self.roots = text(
+            f"SELECT links, count(*) FROM {c} WHERE pool = ? GROUP BY links "
+            f"UNION ALL SELECT DISTINCT links, 0 FROM {w} WHERE pool = ?"
+        )
 
         # New bytes for a row, if nobody has changed it meanwhile.
         self.rewrap_chunk = text(
