@@ -179,9 +179,9 @@ def test_two_collections_at_once_spare_what_came_back_between_them(two, fresh, i
 
     def delete():
         other.prune(["t"])
-        came_back.append(interleave("pool_digests", lambda: put(SYNC, other, 3, {"a": big("back", 400)})))
+        came_back.append(interleave("collect", lambda: put(SYNC, other, 3, {"a": big("back", 400)})))
 
-    interleave("links", delete)
+    interleave("roots", delete)
     saver._engine.run(lambda backend: retention.collect_pool(backend, pool))
     assert came_back
     assert came_back[0]()

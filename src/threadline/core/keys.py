@@ -20,7 +20,7 @@ from .context import Context
 from .history.branch import resealed, resealed_write
 from .integrity.evidence import key_numbers_of_evidence, reseal_evidence
 from .lifecycle import change_words, resealed_words, rewrap_words
-from .paging import checkpoint_pages, digest_pages, each_thread
+from .paging import checkpoint_pages, chunk_pages, each_thread
 from .records.upkeep import rotate_records
 from .retention.trash import origin_of, read_record, write_record
 from .rows import form_of_thread
@@ -163,9 +163,10 @@ async def _rotate_rows(store: Context, thread: ThreadRow, current: int, *, seale
 
 async def _rotate_chunks(store: Context, pool: int, current: int) -> int:
     done = 0
-    async for digests in digest_pages(store.backend, pool, _PAGE):
+    async for page in chunk_pages(store.backend, pool, _PAGE):
+        older = [one[0] for one in page if type(one[2]) is not int or hot_form(one[2]) >> 1 != current]
         pairs = []
-        for digest, links, form, data in await store.chunks(pool, digests):
+        for digest, links, form, data in await store.chunks(pool, older) if older else ():
             if form >> 1 != current:
                 if why := why_lost(data):
                     raise Corrupt(f"the chunk {digest.hex()} {why}: it cannot be sealed anew")

@@ -18,7 +18,6 @@ __all__ = [
     "checkpoint_pages",
     "chunk_pages",
     "chunk_weights",
-    "digest_pages",
     "each_found",
     "each_pool",
     "each_thread",
@@ -43,12 +42,21 @@ class ChunkWeights(dict[bytes, tuple[bytes, int]]):
 
     def below(self, digests: Iterable[bytes], seen: set[bytes]) -> int:
         """The bytes of these chunks and of all below them that are not in `seen`, which they are added to."""
-        total, frontier = 0, set(digests)
+        return sum(map(self.total, self._levels(digests, seen)))
+
+    def reached_from(self, rows: Iterable[bytes]) -> set[bytes]:
+        """The chunks that the links of some rows lead to."""
+        reached: set[bytes] = set()
+        for _ in self._levels((digest for links in rows for digest in split_links(links)), reached):
+            pass
+        return reached
+
+    def _levels(self, digests: Iterable[bytes], seen: set[bytes]) -> Iterator[set[bytes]]:
+        frontier = set(digests)
         while new := {digest for digest in frontier - seen if digest in self}:
             seen |= new
-            total += self.total(new)
-            frontier = {child for digest in new for child in split_links(self[digest][0])}
-        return total
+            yield new
+            frontier = {child for digest in new if self[digest][0] for child in split_links(self[digest][0])}
 
     def total(self, digests: Iterable[bytes]) -> int:
         """The bytes of these chunks."""
@@ -90,17 +98,11 @@ async def each_pool(backend: Backend) -> AsyncIterator[int]:
             yield pool
 
 
-async def digest_pages(backend: Backend, pool: int, limit: int = _CHUNKS_PAGE) -> AsyncIterator[list[bytes]]:
-    """The digests in a pool, in order."""
-    async for page in _pages(lambda after, size: backend.pool_digests(pool, after, size), b"", lambda one: one, limit):
-        yield page
-
-
-async def chunk_pages(backend: Backend, pool: int) -> AsyncIterator[list[tuple[bytes, bytes, int, int]]]:
+def chunk_pages(
+    backend: Backend, pool: int, limit: int = _CHUNKS_PAGE
+) -> AsyncIterator[list[tuple[bytes, bytes, int, int]]]:
     """Digest, links, form and stored size of every chunk of a pool."""
-    pages = _pages(lambda after, size: backend.chunk_sizes(pool, after, size), b"", lambda one: one[0], _CHUNKS_PAGE)
-    async for page in pages:
-        yield page
+    return _pages(lambda after, size: backend.chunk_sizes(pool, after, size), b"", lambda one: one[0], limit)
 
 
 async def chunk_weights(backend: Backend, pool: int) -> ChunkWeights:
@@ -156,8 +158,8 @@ async def thread_rows(source: Reads, thread_id: str, *, with_writes: bool = Fals
 
 
 async def has_chunks(backend: Backend, pool: int, more_than: int = 0) -> bool:
-    """Whether a pool holds more chunks than a number; reads one name more than that, on Redis all names."""
-    return len(await backend.pool_digests(pool, b"", more_than + 1)) > more_than
+    """Whether a pool holds more chunks than a number; reads one chunk more than that, on Redis all names."""
+    return len(await backend.chunk_sizes(pool, b"", more_than + 1)) > more_than
 
 
 def parts_of(entries: Sequence[T], weigh: Callable[[T], int], most_bytes: int, most: int = _PAGE) -> Iterator[list[T]]:

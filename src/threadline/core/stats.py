@@ -13,12 +13,11 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 
 from ..errors import ThreadlineError, Unavailable
 from ..ports.checkpoints import Backend, CheckpointRow, ThreadRow, WriteRow, split_links
-from ..ports.rules import HIDDEN, TRASH, kind_of, mark
+from ..ports.rules import HIDDEN, TRASH, kind_of
 from .paging import ChunkWeights, chunk_weights, each_thread, pool_pages, thread_pages, thread_rows
 from .requests import text_ids
 from .retention.trash import stored_in
@@ -278,6 +277,7 @@ def _count(
 
 async def _only_needed_by(backend: Backend, pool: int, names: set[str], others: list[str]) -> int:
     """The bytes of the chunks of a pool that some of its threads need, and the others do not."""
+    weights = await chunk_weights(backend, pool)
     needed: list[set[bytes]] = []
     for threads in (names, others):
         links: set[bytes] = set()
@@ -285,11 +285,8 @@ async def _only_needed_by(backend: Backend, pool: int, names: set[str], others: 
             rows, writes = await stored_in(backend, name)
             links.update(row.links for row in rows)
             links.update(write.links for write in writes)
-        reachable: set[bytes] = set()
-        await mark(links, reachable, partial(backend.links, pool))
-        needed.append(reachable)
-    weights = await chunk_weights(backend, pool)
-    return weights.total((needed[0] - needed[1]) & weights.keys())
+        needed.append(weights.reached_from(links))
+    return weights.total(needed[0] - needed[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

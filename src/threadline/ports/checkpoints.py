@@ -420,8 +420,8 @@ class Upkeep(Protocol):
         """The pools that hold chunks, in order, keyset paged; also one that no thread uses any more."""
 
     @reads(is_long=True)
-    async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
-        """The digests in a pool, in order, keyset paged."""
+    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
+        """Digest, links, form and stored size of a pool's chunks, keyset paged; reads none of their bytes."""
 
     @reads()
     async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -445,10 +445,6 @@ class Upkeep(Protocol):
     @reads(is_long=True)
     async def forms(self) -> dict[int, int]:
         """Every form that some stored bytes have, and how many rows have it; a row of two forms counts for both."""
-
-    @reads()
-    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
-        """Digest, links, form and stored size of a pool's chunks, keyset paged; reads none of their bytes."""
 
     @reads(is_long=True)
     async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:

@@ -49,13 +49,11 @@ class MemorySurvey:
     async def pools(self, after: int, limit: int) -> list[int]:
         return sorted(pool for pool, held in self._chunks.items() if held and pool > after)[:limit]
 
-    async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
-        with self._lock:
-            return sorted(digest for digest in self._chunks.get(pool, {}) if digest > after)[:limit]
-
     async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
-        held = self._chunks.get(pool, {})
-        return [(d, *held[d][:2], len(held[d][2])) for d in await self.pool_digests(pool, after, limit)]
+        with self._lock:
+            held = self._chunks.get(pool, {})
+            digests = sorted(digest for digest in held if digest > after)[:limit]
+            return [(digest, *held[digest][:2], len(held[digest][2])) for digest in digests]
 
     async def space(self) -> Space:
         weights = await self.weights([*self._mates, *self._chunks])

@@ -45,14 +45,15 @@ class RedisScans:
                 break
         return found[:limit]
 
-    async def pool_digests(self, pool: int, after: bytes, limit: int | None) -> list[bytes]:
+    async def chunk_sizes(
+        self, pool: int, after: bytes = b"", limit: int | None = None
+    ) -> list[tuple[bytes, bytes, int, int]]:
         # A hash has no order: its names are sorted here, which is little beside what is done with them.
-        digests = await self._link.command("HKEYS", self._keys.of(pool, "chunks"))
-        return sorted(digest for digest in digests if digest > after)[:limit]
-
-    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
-        heads = await self._chunk_heads(pool, await self.pool_digests(pool, after, limit))
-        return [(digest, links, int(form), size) for digest, links, form, size in heads]
+        names = await self._link.command("HKEYS", self._keys.of(pool, "chunks"))
+        found: list[Any] = []
+        for part in batches(sorted(digest for digest in names if digest > after)[:limit], _PAGE):
+            found += await self._link.call("chunk_heads", self._keys.pool(pool), part)
+        return [(digest, links, int(form), size) for digest, links, form, size in found]
 
     async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
         found = Weights([], [], [], [])
@@ -65,9 +66,10 @@ class RedisScans:
                     if since is not None and rest and float(rest[1]) >= since:
                         found.recent.append(float(rest[1]))
                 kind += [Weight(pool, serial, rows[serial], sizes[serial]) for serial in rows]
-            chunks = await self._all_chunk_heads(pool)
+            chunks = await self.chunk_sizes(pool)
             if chunks:
-                found.chunks.append(Weight(pool, 0, len(chunks), _bytes_of(chunks)))
+                size = sum(size + len(links) for _, links, _, size in chunks)
+                found.chunks.append(Weight(pool, 0, len(chunks), size))
         return found
 
     async def forms(self) -> dict[int, int]:
@@ -78,7 +80,7 @@ class RedisScans:
                     found.update({int(head[3]), int(head[4])})
                 async for head in self._heads(_WRITES, pool):
                     found[int(head[3])] += 1
-                found.update(int(form) for _, _, form, _ in await self._all_chunk_heads(pool))
+                found.update(form for _, _, form, _ in await self.chunk_sizes(pool))
         return dict(found)
 
     async def space(self) -> Space:
@@ -104,17 +106,3 @@ class RedisScans:
                 yield head
             if count < _PAGE:
                 return
-
-    async def _chunk_heads(self, pool: int, digests: Sequence[bytes]) -> list[Any]:
-        """Digest, links, form and size of some chunks."""
-        found: list[Any] = []
-        for part in batches(digests, _PAGE):
-            found += await self._link.call("chunk_heads", self._keys.pool(pool), part)
-        return found
-
-    async def _all_chunk_heads(self, pool: int) -> list[Any]:
-        return await self._chunk_heads(pool, await self.pool_digests(pool, b"", None))
-
-
-def _bytes_of(chunks: Sequence[Any]) -> int:
-    return sum(size + len(links) for _, links, _, size in chunks)

@@ -252,10 +252,6 @@ class SqlReader:
         rows = await self.database.read_once(lambda tx: tx.rows(self.sql.pools, (after, limit)))
         return [pool for (pool,) in rows]
 
-    async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
-        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.digests, (pool, after, limit)))
-        return [digest for (digest,) in rows]
-
     async def thread(self, thread_id: str) -> ThreadRow | None:
         async def work(tx: Transaction) -> ThreadRow | None:
             row = await self._thread(thread_id, tx)

@@ -212,8 +212,7 @@ class Statements:
         self.move_chunk = text(insert(k, k_columns, "pool, digest", replace=True))
         self.pools = text(f"SELECT DISTINCT pool FROM {k} WHERE pool > ? ORDER BY pool LIMIT ?")
         self.drop_pool = text(f"DELETE FROM {k} WHERE pool = ?")
-        self.digests = text(f"SELECT digest FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?")
-        # What each chunk takes, for the figures of sharing.
+        # What there is in a pool, and what each chunk takes.
         self.chunk_sizes = text(
             f"SELECT digest, links, form, length(data) FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?"
         )

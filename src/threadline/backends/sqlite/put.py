@@ -82,7 +82,8 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
             await self.remove_checkpoints(thread_id, [CheckpointKey(one.row.namespace, one.row.id) for one in page])
         thread = await self.thread(thread_id)
         if thread is not None:
-            await self.collect(thread.pool, await self.pool_digests(thread.pool, b"", _ALL), set())
+            chunks = await self.chunk_sizes(thread.pool, b"", _ALL)
+            await self.collect(thread.pool, [digest for digest, *_ in chunks], set())
         return await self._with_room(lambda: SqlBackend.remove_thread(self, thread_id, deleted_before, now))
 
     async def remove_checkpoints(

@@ -203,9 +203,10 @@ async def test_rows_of_chunks_are_swapped_only_where_they_are_what_was_read(save
 
     async def swap(backend: Any) -> None:
         pool = (await backend.thread(thread)).pool
-        digests = await backend.pool_digests(pool, b"", 1000)
-        rows = {row[0]: ChunkRow(*row) for row in await backend.chunks(pool, digests)}
         told = await backend.chunk_sizes(pool, b"", 1000)
+        rows = {row[0]: ChunkRow(*row) for row in await backend.chunks(pool, [one[0] for one in told])}
+        for at, one in enumerate(told):
+            assert await backend.chunk_sizes(pool, one[0], 1) == told[at + 1 : at + 2]
         assert [tuple(one) for one in told] == [
             (row.digest, row.links, row.form, len(row.data)) for row in sorted(rows.values())
         ]
