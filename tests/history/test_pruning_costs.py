@@ -14,7 +14,7 @@ from threadline.base.ids import id_after
 
 READS = (
     "chain", "children", "chunk_sizes", "chunks", "find", "links", "page", "roots",
-    "thread_writes", "walk",
+    "thread_writes",
 )  # fmt: skip
 # A step of SQLite's machine is smaller than a row: it shows what a statement looks through and does not give.
 STEPS = 100

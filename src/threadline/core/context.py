@@ -87,9 +87,6 @@ class Context:
     async def page(self, query: Query) -> list[Found]:
         return await self._learn(await self.backend.page(query))
 
-    async def walk(self, thread_id: str, after: Any, limit: int, *, with_writes: bool = False) -> list[Found]:
-        return await self._learn(await self.backend.walk(thread_id, after, limit, with_writes=with_writes))
-
     async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
         return await self._learn(await self.backend.chain(thread_id, namespace, checkpoint_id, limit))
 

@@ -26,6 +26,7 @@ __all__ = [
     "pool_pages",
     "thread_pages",
     "thread_rows",
+    "walk",
 ]
 
 T = TypeVar("T")
@@ -143,14 +144,18 @@ async def ancestors(source: Reads, thread_id: str, key: CheckpointKey | None) ->
         key = page[-1].parent if len(page) == _CHAIN_PAGE else None
 
 
+async def walk(source: Reads, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Found]:
+    """The next checkpoints of a thread by namespace and id, without writes."""
+    cursor = (after.id, thread_id, after.namespace) if after is not None else None
+    query = Query(thread_id=thread_id, as_they_lie=True, after=cursor, limit=limit, with_writes=False)
+    return await source.page(query)
+
+
 async def thread_rows(source: Reads, thread_id: str, *, with_writes: bool = False) -> list[Found]:
     """All checkpoints of a thread, in every namespace, newest first."""
     rows: list[Found] = []
-    start: CheckpointKey | None = None
-    pages = _pages(
-        lambda after, limit: source.walk(thread_id, after, limit, with_writes=with_writes), start, lambda one: one.key
-    )
-    async for page in pages:
+    query = Query(thread_id=thread_id, as_they_lie=True, limit=_PAGE, with_writes=with_writes)
+    async for page in checkpoint_pages(source, query):
         rows += page
     rows.sort(key=lambda found: found.row.namespace)
     rows.sort(key=lambda found: found.row.id, reverse=True)

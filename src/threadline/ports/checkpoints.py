@@ -244,7 +244,7 @@ class Stale(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which checkpoints to list, newest first."""
+    """Which checkpoints to list, newest first; or, of one thread, as they lie."""
 
     thread_id: str | None = None
     namespace: str | None = None
@@ -258,6 +258,9 @@ class Query:
     after: tuple[str, str, str] | None = None  # checkpoint id, thread id, namespace
     limit: int = 100
     with_writes: bool = True
+    # All checkpoints of the thread by namespace and id, so that a page reads no more than it gives, however many
+    # namespaces there are. The fields above that choose among them are not set then.
+    as_they_lie: bool = False
 
 
 class Weight(NamedTuple):
@@ -319,16 +322,10 @@ class Checkpoints(Protocol):
 
     @reads()
     async def page(self, query: Query) -> list[Found]:
-        """The next checkpoints of a query: newest id first, then by thread and namespace.
+        """The next checkpoints of a query: newest id first, then by thread and namespace; or as they lie.
 
         Those of hidden threads (ports/rules.py) only where the query names the thread.
         """
-
-    @reads()
-    async def walk(
-        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
-    ) -> list[Found]:
-        """The next checkpoints of a thread by namespace and id; a page reads no more than it gives."""
 
     @reads()
     async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:

@@ -184,7 +184,6 @@ _NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
             "swap_lease",
             "thread",
             "thread_writes",
-            "walk",
         ),
         lambda thread_id: [thread_id],
     ),

@@ -342,6 +342,8 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
             else:
                 thread = self._alive(query.thread_id)
                 threads = [thread] if thread else []
+            if query.as_they_lie:
+                return [found for one in threads for found in self._walk(one, query)]
             matches = [
                 (thread, self._checkpoints[thread.serial, namespace, checkpoint_id])
                 for thread in threads
@@ -362,23 +364,18 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
                 ]
             return [self._found(thread, row, query.with_writes) for thread, row in matches[: query.limit]]
 
-    async def walk(
-        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
-    ) -> list[Found]:
-        with self._lock:
-            thread = self._alive(thread_id)
-            found: list[Found] = []
-            if thread is None:
-                return found
-            for namespace, ids in sorted(self._namespaces(thread).items()):
-                if after is not None and namespace < after.namespace:
-                    continue
-                start = bisect_right(ids, after.id) if after is not None and namespace == after.namespace else 0
-                for at in ids[start : start + limit - len(found)]:
-                    found.append(self._found(thread, self._checkpoints[thread.serial, namespace, at], with_writes))
-                if len(found) == limit:
-                    break
-            return found
+    def _walk(self, thread: ThreadRow, query: Query) -> list[Found]:
+        found: list[Found] = []
+        after = query.after
+        for namespace, ids in sorted(self._namespaces(thread).items()):
+            if after is not None and namespace < after[2]:
+                continue
+            start = bisect_right(ids, after[0]) if after is not None and namespace == after[2] else 0
+            for at in ids[start : start + query.limit - len(found)]:
+                found.append(self._found(thread, self._checkpoints[thread.serial, namespace, at], query.with_writes))
+            if len(found) == query.limit:
+                break
+        return found
 
     def _ids_before(self, thread: ThreadRow, namespace: str, query: Query) -> list[str]:
         """The newest ids of a namespace that the query's bounds leave, hardly more than a page of them."""

@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar
 
 from ...ports.checkpoints import (
     Asking,
-    CheckpointKey,
     CheckpointKeys,
     CheckpointRow,
     Found,
@@ -20,7 +19,7 @@ from ...ports.checkpoints import (
     WriteRow,
 )
 from ...ports.rules import lease_key, write_order
-from .search import page_statement
+from .search import page_statements
 from .statements import CONDITIONS, Statements
 
 __all__ = ["Database", "SqlReader", "Transaction", "Work", "found_row", "ordered_writes"]
@@ -139,33 +138,20 @@ class SqlReader:
         return await self.database.read(work)
 
     async def page(self, query: Query) -> list[Found]:
+        statements = page_statements(self.sql, query)
+
         async def work(tx: Transaction) -> list[Found]:
-            statement, values = page_statement(self.sql, query)
-            rows = await tx.rows(statement, values)
+            rows: list[Any] = []
+            for statement, values in statements:
+                if len(rows) < query.limit:
+                    rows += await tx.rows(statement, [*values, query.limit - len(rows)])
             found = [found_row(row, tx.epoch_base) for row in rows]
             if query.with_writes:
                 await self._add_writes(rows, found, tx)
             return found
 
-        return await (self.database.read(work) if query.with_writes else self.database.read_once(work))
-
-    async def walk(
-        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
-    ) -> list[Found]:
-        async def work(tx: Transaction) -> list[Found]:
-            rows: list[Any] = []
-            if after is not None:
-                rows += await tx.rows(self.sql.walk_on, (thread_id, *after, limit))
-            if len(rows) < limit:
-                statement = self.sql.walk if after is None else self.sql.walk_over
-                bound = (thread_id,) if after is None else (thread_id, after.namespace)
-                rows += await tx.rows(statement, (*bound, limit - len(rows)))
-            found = [found_row(row, tx.epoch_base) for row in rows]
-            if with_writes:
-                await self._add_writes(rows, found, tx)
-            return found
-
-        return await self.database.read(work)
+        is_one_query = len(statements) == 1 and not query.with_writes
+        return await (self.database.read_once(work) if is_one_query else self.database.read(work))
 
     async def _add_writes(self, rows: Sequence[Any], found: list[Found], tx: Transaction) -> None:
         """Fill in the writes of a page: one query for each namespace of each thread in it."""

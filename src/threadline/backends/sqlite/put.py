@@ -12,7 +12,7 @@ from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...errors import StorageFull
-from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointKeys, Found, Stale, ThreadRow
+from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointKeys, Found, Query, Stale, ThreadRow
 from ...ports.records import RecordChange
 from ...ports.rules import ACTIVITY_SECONDS, is_usual
 from ..sql.reader import found_row, ordered_writes
@@ -78,8 +78,9 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
         except StorageFull:
             await self.database.make_room()
         # One transaction may need more room than there is: most rows are deleted before it, in parts.
-        while page := await self.walk(thread_id, None, _PART):
-            await self.remove_checkpoints(thread_id, [CheckpointKey(one.row.namespace, one.row.id) for one in page])
+        rows = Query(thread_id=thread_id, as_they_lie=True, limit=_PART, with_writes=False)
+        while page := await self.page(rows):
+            await self.remove_checkpoints(thread_id, [one.key for one in page])
         thread = await self.thread(thread_id)
         if thread is not None:
             chunks = await self.chunk_sizes(thread.pool, b"", _ALL)

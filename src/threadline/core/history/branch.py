@@ -26,7 +26,7 @@ from ..attempts import ATTEMPTS, gave_up
 from ..context import Context, Tools
 from ..known import witness_of
 from ..lifecycle import living, tags_of
-from ..paging import ancestors, thread_rows
+from ..paging import ancestors, thread_rows, walk
 from ..requests import text_id
 from ..retention.policy import seconds_of
 from ..retention.prune import remove
@@ -166,7 +166,7 @@ async def _memories(store: Context, target: Found, root_id: str, now: float) -> 
     """
     thread_id, key = target.thread_id, target.key
     # Whether there is any other namespace; a thread without subgraphs need not be read.
-    if key.namespace or not await store.walk(thread_id, CheckpointKey("", _LAST_ID), 1):
+    if key.namespace or not await walk(store, thread_id, CheckpointKey("", _LAST_ID), 1):
         return []
     every = await thread_rows(store, thread_id)
     rows = {one.key: one for one in every}

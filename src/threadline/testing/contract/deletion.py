@@ -9,7 +9,7 @@ from typing import Any
 from ...base.checkpoint import Config
 from ...base.ids import new_id
 from ...errors import Conflict, InvalidRequest, NotFound
-from ...ports.checkpoints import Backend, CheckpointKey, Found
+from ...ports.checkpoints import Backend, CheckpointKey, Found, Query
 from ..half import Half
 from ..making import checkpoint, everything, id_of, ids_of, place, put, stored, values_at
 from ..marks import two_savers
@@ -304,7 +304,8 @@ async def test_the_children_of_checkpoints_are_known(saver: Half, thread: str) -
 
 
 def _walked(thread: str, after: CheckpointKey | None, limit: int, backend: Backend) -> Coroutine[Any, Any, list[Found]]:
-    return backend.walk(thread, after, limit, with_writes=True)
+    cursor = (after.id, thread, after.namespace) if after is not None else None
+    return backend.page(Query(thread_id=thread, as_they_lie=True, after=cursor, limit=limit))
 
 
 async def _asked(saver: Half, act: Callable[[Backend], Coroutine[Any, Any, Any]]) -> Any:
