@@ -444,8 +444,7 @@ class Tools:
         """
         ids, number, sealed = ormsgpack.unpackb(stored)
         whole = getattr(backend, "whole", backend)
-        forms = [*await whole.forms(), *await whole.record_forms()]
-        used = {hot_form(form) >> 1 for form in forms if type(form) is int}
+        used = {hot_form(form) >> 1 for form in await whole.forms() if type(form) is int}
         newest = max([place for place in used if 0 < place <= len(ids)], default=number)
         for key_id in dict.fromkeys([ids[number - 1], ids[newest - 1]]):
             if key_id not in getattr(ring, "ids", (ring.current,)):

@@ -49,9 +49,8 @@ async def key_uses(store: Context) -> list[KeyUse]:
     if ring is None:
         return []
     rows: dict[int, int] = defaultdict(int)
-    for forms in (await store.backend.forms(), await store.backend.record_forms()):
-        for form, count in forms.items():
-            rows[hot_form(form) >> 1] += count
+    for form, count in (await store.backend.forms()).items():
+        rows[hot_form(form) >> 1] += count
     for prefix in ("", HIDDEN):
         async for thread in each_thread(store, prefix):
             rows[form_of_thread(thread) >> 1] += 1 if thread.metadata else 0
@@ -65,7 +64,6 @@ async def keys_in_use(store: Context) -> set[str]:
     """The ids of the keys that some stored bytes, quarantined ones too, are sealed under; others may leave the ring."""
     numbers = {hot_form(form) >> 1 for form in await store.backend.forms()}
     numbers.add(await store.tools.digest_key_number(store.backend))
-    numbers |= {form >> 1 for form in await store.backend.record_forms()}
     for prefix in ("", HIDDEN):
         async for thread in each_thread(store, prefix):
             numbers.add(form_of_thread(thread) >> 1)

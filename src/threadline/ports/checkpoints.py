@@ -441,7 +441,10 @@ class Upkeep(Protocol):
 
     @reads(is_long=True)
     async def forms(self) -> dict[int, int]:
-        """Every form that some stored bytes have, and how many rows have it; a row of two forms counts for both."""
+        """Every form that some stored bytes have, also of records, and how many rows have it.
+
+        A row of two forms counts for both.
+        """
 
     @reads(is_long=True)
     async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:

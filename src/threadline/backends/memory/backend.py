@@ -24,7 +24,6 @@ from ...ports.checkpoints import (
     WriteRow,
 )
 from ...ports.rules import is_hidden
-from .records import MemoryRecords
 from .survey import MemorySurvey
 
 __all__ = ["MemoryBackend"]
@@ -32,12 +31,8 @@ __all__ = ["MemoryBackend"]
 _new = tuple.__new__
 
 
-class MemoryBackend(MemorySurvey, MemoryRecords):
+class MemoryBackend(MemorySurvey):
     """Dicts under one lock; nothing survives the process."""
-
-    def __init__(self) -> None:
-        MemorySurvey.__init__(self)
-        MemoryRecords.__init__(self)
 
     async def setup(self) -> None:
         return None

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
 
 from ...base.forks import renew_after_fork
 from ...ports.checkpoints import CheckpointRow, Space, ThreadRow, Weight, Weights, WriteRow
+from .records import MemoryRecords
 
 __all__ = ["MemorySurvey", "Place"]
 
 Place = tuple[int, str, str]  # thread serial, namespace, checkpoint id
 
 
-class MemorySurvey:
+class MemorySurvey(MemoryRecords):
     """The records, and the half of the Backend port that reads pools."""
 
-    _lock: AbstractContextManager[Any]
-
     def __init__(self) -> None:
+        super().__init__()
         renew_after_fork(self)
         self._threads: dict[str, ThreadRow] = {}
         self._serial = 0
@@ -65,7 +63,8 @@ class MemorySurvey:
             found = Counter(form for row in self._checkpoints.values() for form in {row.form, row.metadata_form})
             found.update(write.form for held in self._writes.values() for write in held.values())
             found.update(form for pool in self._chunks.values() for _, form, _ in pool.values())
-            return dict(found)
+            found.update(one.form for space in self._spaces.values() for one in space.records.values())
+            return found
 
     async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
         with self._lock:

@@ -11,6 +11,7 @@ from ...ports.checkpoints import Space, Weight, Weights
 from .directory import Directory
 from .keys import POOL_KEYS, Keys
 from .reader import batches
+from .records import RedisRecords
 from .wire import Link
 
 __all__ = ["RedisScans"]
@@ -23,10 +24,11 @@ _ROWS, _WRITES = "row_heads", "write_heads"
 class RedisScans:
     """The part of the ports that reads pools."""
 
-    def __init__(self, link: Link, keys: Keys, directory: Directory) -> None:
+    def __init__(self, link: Link, keys: Keys, directory: Directory, records: RedisRecords) -> None:
         self._link = link
         self._keys = keys
         self._directory = directory
+        self._records = records
 
     async def roots(self, pool: int) -> dict[bytes, int]:
         found = Counter[bytes]()
@@ -73,7 +75,7 @@ class RedisScans:
         return found
 
     async def forms(self) -> dict[int, int]:
-        found = Counter[int]()
+        found = await self._records.forms()
         async for pools in self._directory.pools():
             for pool in pools:
                 async for head in self._heads(_ROWS, pool):
@@ -81,7 +83,7 @@ class RedisScans:
                 async for head in self._heads(_WRITES, pool):
                     found[int(head[3])] += 1
                 found.update(form for _, _, form, _ in await self.chunk_sizes(pool))
-        return dict(found)
+        return found
 
     async def space(self) -> Space:
         """The memory that the keys take in the server; where it will not say, the bytes they hold."""

@@ -246,8 +246,8 @@ class Statements:
         self.drop_meta = text(f"DELETE FROM {m} WHERE {by_name} AND value = ?")
         # How many rows have which forms; a checkpoint has two.
         self.forms = [
-            text(f"SELECT form, {other}, count(*) FROM {table} GROUP BY form{more}")
-            for table, other, more in ((c, "metadata_form", ", metadata_form"), (w, "form", ""), (k, "form", ""))
+            text(f"SELECT form, {other}, count(*) FROM {table} GROUP BY form, {other}")
+            for table, other in ((c, "metadata_form"), (w, "form"), (k, "form"), (f"{prefix}records", "form"))
         ]
 
     def weights(self, pools: Sequence[int]) -> list[tuple[str, list[Any]]]:
