@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .marks import reads, writes
 from .records import Records
+from .storage import Storage
 
 __all__ = [
     "Applied",
@@ -32,7 +33,6 @@ __all__ = [
     "Found",
     "Pairs",
     "Query",
-    "Space",
     "Stale",
     "Stamp",
     "ThreadRow",
@@ -282,14 +282,6 @@ class Weights(NamedTuple):
     recent: list[float]
 
 
-class Space(NamedTuple):
-    """What a store holds, what it takes from the system with every file it has, and how much of that holds nothing."""
-
-    held_bytes: int
-    taken_bytes: int
-    free_bytes: int = 0
-
-
 class Checkpoints(Protocol):
     """What a put, a get and the history of a thread need; see the promises at the head of this file."""
 
@@ -372,11 +364,7 @@ class Checkpoints(Protocol):
 
 
 class Upkeep(Protocol):
-    """What retention, integrity checks, key rotation and statistics need."""
-
-    @writes(is_long=True)
-    async def setup(self) -> None:
-        """Create what is missing; safe from many processes at once."""
+    """What retention, integrity checks, key rotation and figures of checkpoints need."""
 
     @writes(is_long=True)
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
@@ -440,24 +428,9 @@ class Upkeep(Protocol):
         """
 
     @reads(is_long=True)
-    async def forms(self) -> dict[int, int]:
-        """Every form that some stored bytes have, also of records, and how many rows have it.
-
-        A row of two forms counts for both.
-        """
-
-    @reads(is_long=True)
     async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
         """How many rows these pools hold, the bytes in them, and which checkpoints were made since; reads no row."""
 
-    @reads(is_long=True)
-    async def space(self) -> Space:
-        """What the whole store takes on disk or in memory."""
 
-    @writes(is_long=True, is_of_store=True)
-    async def compact(self) -> None:
-        """Give the space of what was deleted back to the system, as far as the storage can."""
-
-
-class Backend(Checkpoints, Upkeep, Records, Protocol):
+class Backend(Checkpoints, Upkeep, Records, Storage, Protocol):
     """Where records live: an engine hands an operation one object with all ports."""

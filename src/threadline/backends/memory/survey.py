@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from ...base.forks import renew_after_fork
-from ...ports.checkpoints import CheckpointRow, Space, ThreadRow, Weight, Weights, WriteRow
+from ...ports.checkpoints import CheckpointRow, ThreadRow, Weight, Weights, WriteRow
+from ...ports.storage import Space
 from .records import MemoryRecords
 
 __all__ = ["MemorySurvey", "Place"]

@@ -19,8 +19,9 @@ from pymysql import err
 from pymysql.constants import ER
 
 from ...errors import InvalidRequest, Unavailable
-from ...ports.checkpoints import Applied, Change, Found, Space, Stale, Stamp, ThreadRow
+from ...ports.checkpoints import Applied, Change, Found, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, own_words
+from ...ports.storage import Space
 from ..sql.reader import Work
 from ..sql.writer import SqlBackend, Transaction
 from .binding import bound, bound_many, check_ids, with_text

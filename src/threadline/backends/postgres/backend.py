@@ -26,8 +26,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ThreadlineError
-from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Space, Stale, Stamp, ThreadRow
+from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT
+from ...ports.storage import Space
 from ..layers.patience import unhurried
 from ..server import PerLoop
 from ..sql.reader import Work, ordered_writes

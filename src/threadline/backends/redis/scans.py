@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from ...errors import InvalidRequest
-from ...ports.checkpoints import Space, Weight, Weights
+from ...ports.checkpoints import Weight, Weights
+from ...ports.storage import Space
 from .directory import Directory
 from .keys import POOL_KEYS, Keys
 from .reader import batches

@@ -12,13 +12,13 @@ from ...ports.checkpoints import (
     CheckpointRow,
     Found,
     Query,
-    Space,
     ThreadRow,
     Weight,
     Weights,
     WriteRow,
 )
 from ...ports.rules import lease_key, write_order
+from ...ports.storage import Space
 from .search import page_statements
 from .statements import CONDITIONS, Statements
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ...errors import Closed, Conflict, InvalidRequest, ReadOnly, StorageFull, Unavailable
-from ...ports.checkpoints import Space
+from ...ports.storage import Space
 from .dialect import page_counts
 from .errors import is_busy, translated, translated_error
 from .file import DatabaseFile, absolute, uri_of

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...base.drive import run_now
 from ...errors import InvalidRequest
-from ...ports.checkpoints import Change, Space
+from ...ports.checkpoints import Change
 from ...ports.engine import Operation
+from ...ports.storage import Space
 from ..layers.layer import Layering
 from ..sql.statements import Statements, check_prefix, indexed_keys
 from ..sql.writer import Transaction
