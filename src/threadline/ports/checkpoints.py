@@ -31,6 +31,7 @@ __all__ = [
     "ChunkRow",
     "DIGEST_BYTES",
     "Found",
+    "Guard",
     "Pairs",
     "Query",
     "Stale",
@@ -253,7 +254,6 @@ class Query:
     # Exact values of index keys. A backend may return more than matches; the core checks again.
     equals: tuple[tuple[str, Any], ...] = ()
     run_ids: tuple[str, ...] | None = None
-    source: str | None = None
     # Continue after this place of the previous page.
     after: tuple[str, str, str] | None = None  # checkpoint id, thread id, namespace
     limit: int = 100
@@ -261,6 +261,15 @@ class Query:
     # All checkpoints of the thread by namespace and id, so that a page reads no more than it gives, however many
     # namespaces there are. The fields above that choose among them are not set then.
     as_they_lie: bool = False
+
+
+class Guard(NamedTuple):
+    """Keeps checkpoints from being deleted that somebody went on from since it was decided."""
+
+    # The children of what goes that were known then; others among them do no harm.
+    seen: CheckpointKeys
+    # Checkpoints that stay, and must have no other children either.
+    staying: CheckpointKeys = ()
 
 
 class Weight(NamedTuple):
@@ -372,20 +381,12 @@ class Upkeep(Protocol):
 
     @writes(is_long=True)
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
         """Delete checkpoints and their writes, and of `settled` only the writes; chunks stay for collect.
 
-        `seen` are the checkpoints that were known to have one of these for their parent when this was decided;
-        others among them do no harm. Where any other checkpoint has one of these, or of `guarded`, for its parent
-        nothing is deleted, and None returned: who decided must look again. What is read for that is the children of
-        these checkpoints, however long the thread is.
+        Where the guard finds a child that it does not know, nothing is deleted, and None returned: who decided must
+        look again. What is read for that is the children of these checkpoints, however long the thread is.
         """
 
     @reads(is_long=True)

@@ -17,6 +17,7 @@ from ...ports.checkpoints import (
     CheckpointRow,
     ChunkRow,
     Found,
+    Guard,
     Pairs,
     Query,
     Stale,
@@ -190,20 +191,16 @@ class MemoryBackend(MemorySurvey):
                 self._chunks.pop(thread.pool, None)
 
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
         with self._lock:
             thread = self._alive(thread_id)
             if thread is None:
                 return 0
-            if seen is not None and not set(seen).issuperset(self._child_keys(thread, (*keys, *settled, *guarded))):
-                return None
+            if guard is not None:
+                heirs = self._child_keys(thread, (*keys, *settled, *guard.staying))
+                if not set(guard.seen).issuperset(heirs):
+                    return None
             for key in (*keys, *settled):
                 if self._writes.pop((thread.serial, *key), None) is not None:
                     self._written[thread.serial].discard(tuple(key))

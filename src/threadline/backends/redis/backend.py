@@ -19,6 +19,7 @@ from ...ports.checkpoints import (
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
+    Guard,
     Pairs,
     Stale,
     ThreadRow,
@@ -309,16 +310,10 @@ class RedisBackend:
         await self._directory.unlist(thread_id, entry, is_empty=int(living) <= 0)
 
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
-        looked = [head_of(*key) for key in (*keys, *settled, *guarded)] if seen is not None else []
-        there = [place_of(*key) for key in seen or ()]
+        looked = [head_of(*key) for key in (*keys, *settled, *guard.staying)] if guard is not None else []
+        there = [place_of(*key) for key in guard.seen] if guard is not None else []
         places = [place_of(*key) for key in keys]
         emptied = [head_of(*key) for key in (*keys, *settled)]
         args = [len(looked), *looked, len(there), *there, len(places), *places, *emptied]

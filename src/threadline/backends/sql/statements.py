@@ -127,7 +127,6 @@ class Statements:
             f"AND status = ? AND coalesce(expires, -1) = coalesce(?, -1) AND tags = ? AND coalesce(metadata, ?) = ?"
         )
         # A thread was used.
-        self.thread_to_put = text(f"SELECT serial, pool, epoch, status, deleted_before, active FROM {t} WHERE {by_id}")
         self.touch = text(f"UPDATE {t} SET active = ? WHERE {by_id}")
         # What remains of a deleted thread.
         self.bury = text(

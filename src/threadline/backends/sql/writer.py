@@ -21,6 +21,7 @@ from ...ports.checkpoints import (
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
+    Guard,
     Pairs,
     Stale,
     ThreadRow,
@@ -195,15 +196,9 @@ class SqlBackend(SqlReader, SqlRecords):
         await self.database.write(work)
 
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
-        known = frozenset(seen or ())
+        known = frozenset(guard.seen if guard is not None else ())
 
         async def work(tx: Transaction) -> int | None:
             # Held, so that nobody goes on from one of these between the look and the deletion.
@@ -211,10 +206,10 @@ class SqlBackend(SqlReader, SqlRecords):
             if thread is None or thread.status == "deleted":
                 return 0
             place = (thread.pool, thread.serial)
-            if seen is not None and not known.issuperset(
-                await self._child_keys(place, [*keys, *settled, *guarded], tx)
-            ):
-                return None
+            if guard is not None:
+                heirs = await self._child_keys(place, [*keys, *settled, *guard.staying], tx)
+                if not known.issuperset(heirs):
+                    return None
             await self._drop_named(self.sql.w, "checkpoint_id", place, [*keys, *settled], tx)
             removed = await self._drop_named(self.sql.c, "id", place, keys, tx)
             if any(key.namespace == ROOT for key in (*keys, *settled)):

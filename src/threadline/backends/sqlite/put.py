@@ -12,7 +12,7 @@ from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...errors import StorageFull
-from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointKeys, Found, Query, Stale, ThreadRow
+from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointKeys, Found, Guard, Query, Stale, ThreadRow
 from ...ports.records import RecordChange
 from ...ports.rules import ACTIVITY_SECONDS, is_usual
 from ..sql.reader import found_row, ordered_writes
@@ -88,18 +88,12 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
         return await self._with_room(lambda: SqlBackend.remove_thread(self, thread_id, deleted_before, now))
 
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
         async def remove(part: Sequence[tuple[CheckpointKey, bool]]) -> int | None:
             going = [key for key, goes in part if goes]
             emptied = [key for key, goes in part if not goes]
-            return await SqlBackend.remove_checkpoints(self, thread_id, going, emptied, seen=seen, guarded=guarded)
+            return await SqlBackend.remove_checkpoints(self, thread_id, going, emptied, guard)
 
         return await self._in_parts(remove, [*((key, True) for key in keys), *((key, False) for key in settled)])
 

@@ -21,7 +21,7 @@ from ...base.checkpoint import empty_checkpoint
 from ...base.ids import id_after
 from ...base.namespaces import TASK
 from ...errors import Conflict, InvalidRequest, NotFound
-from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointRow, Found, WriteRow
+from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointRow, Found, Guard, WriteRow
 from ..attempts import ATTEMPTS, gave_up
 from ..context import Context, Tools
 from ..known import witness_of
@@ -87,7 +87,7 @@ async def _fork_within(store: Context, thread_id: str, at: At, namespace: str, n
             # From now on a prune spares what the copy is replayed from. What went before the copy came is missed now.
             if chain and await _chain(store, target) != chain:
                 made = [row.key for row in rows]
-                await store.backend.remove_checkpoints(thread_id, made, seen=())
+                await store.backend.remove_checkpoints(thread_id, made, guard=Guard(()))
                 raise Conflict(
                     f"checkpoint {target.row.id} of thread {thread_id!r} was pruned while it was forked: "
                     f"fork another one"

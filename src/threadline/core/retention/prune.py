@@ -11,7 +11,7 @@ from typing import Any
 
 from ...base.ids import id_of_now
 from ...errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
-from ...ports.checkpoints import Backend, CheckpointKey, Found, Query
+from ...ports.checkpoints import Backend, CheckpointKey, Found, Guard, Query
 from ...ports.rules import ASIDE, hidden_ids_of, kind_of
 from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
@@ -154,7 +154,7 @@ async def delete_checkpoint(store: Context, place: Place, into: Bin | None = Non
     if into is not None:
         thread = await store.backend.thread(place.thread_id)
         await into.keep([key], tags=marks_of(thread, key) if thread is not None else "[]")
-    removed = await store.backend.remove_checkpoints(place.thread_id, [key], seen=list(children))
+    removed = await store.backend.remove_checkpoints(place.thread_id, [key], guard=Guard(list(children)))
     if into is not None:
         into.went([key] if removed else [])
         await into.close()
@@ -314,10 +314,10 @@ async def remove_batch(
         if spares_marked:
             going.spare(await marked_in(store.backend, thread_id))
         keys, settled = ([key for key in part if key not in going.spared] for part in (doomed, emptied))
-        seen = going.children([*keys, *settled, *going.guarded])
+        guard = Guard(going.children([*keys, *settled, *going.guarded]), going.guarded)
         if into is not None:
             await into.keep(keys, settled)
-        removed = await store.backend.remove_checkpoints(thread_id, keys, settled, seen=seen, guarded=going.guarded)
+        removed = await store.backend.remove_checkpoints(thread_id, keys, settled, guard)
         if removed is not None:
             if into is not None:
                 into.went(keys, settled)
