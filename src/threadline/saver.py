@@ -20,7 +20,7 @@ from .base.versions import V, next_version
 from .codec.serializer import Serializer
 from .core import operations as ops
 from .core.context import Context, Tools
-from .core.get import Read, read_one, to_tuple
+from .core.get import Read, read_whole, to_tuple
 from .core.listing import Search, decode_delta_history, delta_history, next_rows, search
 from .core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
 from .core.put import put_opened
@@ -97,12 +97,12 @@ class Saver(Maintenance, Moving):
     def get_tuple(self, config: Any) -> Any:
         """The checkpoint a config names, or the newest of its thread, decoded; None when there is none."""
         place = place_of(config)
-        return self._noted(place, self._run(read_one, place))
+        return self._noted(place, self._run(read_whole, place))
 
     async def aget_tuple(self, config: Any) -> Any:
         place = place_of(config)
         await self._under_way.settle(place.thread_id)
-        return self._noted(place, await self._arun(read_one, place))
+        return self._noted(place, await self._arun(read_whole, place))
 
     def get(self, config: Any) -> Any:
         """The checkpoint itself, without its surroundings."""

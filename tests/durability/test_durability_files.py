@@ -322,6 +322,73 @@ def test_a_commit_looks_at_the_names_twice_and_no_more(connect, database, half, 
     assert looks == [str(database), f"{database}-wal"]
 
 
+@pytest.fixture
+def looks(monkeypatch):
+    """The names that are looked at one by one, as they are."""
+    from threadline.backends.sqlite import file as sqlite_file
+
+    found, look = [], sqlite_file._identity_of
+    monkeypatch.setattr(sqlite_file, "_identity_of", lambda name: found.append(name) or look(name))
+    return found
+
+
+def settle(folder):
+    """Let a folder be one that was last changed long ago."""
+    os.utime(folder, (1_600_000_000, 1_600_000_000))
+
+
+def test_in_a_folder_that_was_not_changed_a_commit_looks_at_the_folder_alone(connect, database, half, looks):
+    saver = connect(database)
+    put(half, saver, 0)
+    settle(database.parent)
+    put(half, saver, 1)  # looks at the names, and finds that the folder has settled
+    looks.clear()
+    put(half, saver, 2)
+    assert looks == []
+    (database.parent / "another file").write_bytes(b"")
+    put(half, saver, 3)
+    assert looks == [str(database), f"{database}-wal"]
+
+
+@pytest.mark.parametrize("change", ["moved", "replaced", "deleted", "log deleted", "folder moved"])
+def test_what_happens_in_a_settled_folder_is_noticed(connect, database, half, change):
+    saver = connect(database)
+    put(half, saver, 0)
+    settle(database.parent)
+    put(half, saver, 1)
+    put(half, saver, 2)
+    if change == "moved":
+        database.rename(database.with_name("elsewhere.db"))
+    elif change == "replaced":
+        other = database.with_name("other.db")
+        other.write_bytes(database.read_bytes())
+        other.replace(database)
+    elif change == "deleted":
+        database.unlink()
+    elif change == "log deleted":
+        database.with_name(database.name + "-wal").unlink()
+    else:
+        database.parent.rename(database.parent.with_name("elsewhere"))
+        database.parent.mkdir()
+        settle(database.parent)
+    with pytest.raises(threadline.Unavailable):
+        put(half, saver, 3)
+
+
+def test_a_file_system_that_does_not_keep_the_times_of_folders_is_found_out(connect, database, half, monkeypatch):
+    from threadline.backends.sqlite import file as sqlite_file
+
+    monkeypatch.setattr(sqlite_file, "_TRUSTED_SECONDS", 0.0)
+    saver = connect(database)
+    put(half, saver, 0)
+    settle(database.parent)
+    put(half, saver, 1)
+    database.rename(database.with_name("elsewhere.db"))
+    settle(database.parent)
+    with pytest.raises(threadline.Unavailable, match="moved"):
+        put(half, saver, 2)
+
+
 def test_a_name_leads_where_stat_says(tmp_path, monkeypatch):
     from threadline.backends.sqlite import file as sqlite_file
 

@@ -198,7 +198,7 @@ def test_the_room_for_deleting_is_held_as_soon_as_there_is_much_to_delete(databa
         config = put(half, saver, THREAD, 0)
         reserve = database.with_name(database.name + "-reserve")
         assert not reserve.exists()
-        config = put(half, saver, config, 1, 3_000_000)
+        config = put(half, saver, config, 1, 20_000_000)
         time.sleep(2 * sqlite_room._PAUSE_SECONDS)
         put(half, saver, config, 2)
         held = reserve.stat()

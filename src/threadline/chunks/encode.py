@@ -26,6 +26,7 @@ from .cutting import (
     becomes_too_much,
     check_entries,
     check_size,
+    ends_run,
     pieces,
     weights_of_runs,
 )
@@ -219,6 +220,10 @@ class Encoder:
                 body = packb(states, pack_within, OPTIONS)[1 if count < 16 else 3 if count < 65536 else 5 :]
         except (TypeError, ValueError, RecursionError):
             return None
+        if old is not None and keys is None and len(old.heads) < count:
+            extended = self._extended(old, heads, body, states, batch)
+            if extended is not None:
+                return extended
         return self._made(
             Sequence(kind, keys, heads, body),
             old,
@@ -226,6 +231,48 @@ class Encoder:
             batch,
             level,
         )
+
+    def _extended(
+        self, old: Sequence, heads: list[bytes], body: bytes, states: list[Any], batch: Batch
+    ) -> Sequence | None:
+        """The list of before with items behind it that close no run: what nearly every list of messages becomes.
+
+        None where there is more to do, which `_made` does.
+        """
+        known, at, length = len(old.heads), len(old.body), old.open_count
+        added = body[at:]
+        if (
+            length < 0
+            or not body.startswith(old.body)
+            or heads[:known] != old.heads
+            or 0xC4 in added
+            or 0xC5 in added
+            or 0xC6 in added
+        ):
+            return None
+        ends, pairs, fresh, links = old.ends.copy(), old.pairs.copy(), {}, old.open_links
+        for place in range(known, len(heads)):
+            packed = body[at:] if place == len(heads) - 1 else packb(states[place], self.codec.pack_within, OPTIONS)
+            at += len(packed)
+            content = ext_frame(OBJECT, heads[place], packed) if heads[place] else packed
+            length += 1
+            if not INLINE_BYTES <= len(content) <= LARGE_ITEM_BYTES or not body.startswith(packed, at - len(packed)):
+                return None
+            digest = self.digester.item(content)
+            pair = digest, None
+            if length >= FEWEST_IN_RUN and ends_run(pair, length):
+                return None
+            fresh[digest] = b"", content
+            links += digest
+            ends.append(at)
+            pairs.append(pair)
+        new = Sequence(LIST, None, heads, body)
+        new.ends, new.pairs = ends, pairs
+        new.bounds, new.names, new.are_packed, new.levels = old.bounds, old.names, old.are_packed, old.levels
+        new.open_links, new.open_count = links, length
+        batch.chunks.update(fresh)
+        new.root = root_of(LIST, new.levels, links, length, batch, self.digester)
+        return new
 
     def _body(self, states: list[Any], old: Sequence) -> bytes:
         """The states of a long list, packed side by side.

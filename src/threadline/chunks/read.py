@@ -28,6 +28,7 @@ from .digest import Digesters
 from .gather import Gatherer, Pile, leaves_of_short
 from .pack import Pack, split_object
 from .refs import LIST, MAP, Inline, Node, Pair, Pieces, Ref, Root, Tree, links_of, unpack_ref
+from .unchanged import Sequence as Encoded
 from .weigh import DEEPEST_VALUE, Key, Part, Scales, check_listed, part_of_node, part_of_ref
 
 __all__ = ["Reader", "reached"]
@@ -57,11 +58,18 @@ class Reader:
         self.keep = gatherer.keep
         self.decoded: BoundedCache[bytes, Any] = BoundedCache(decoded_bytes)
 
-    def values(self, pairs: Sequence[Pair], pile: Pile) -> list[Any]:
-        """The values of some references whose chunks are in the pile; what goes wrong is not told as `value` does."""
+    def values(self, wanted: Sequence[Pair | Encoded], pile: Pile) -> list[Any]:
+        """The values of some references whose chunks are in the pile, and of lists and dicts as they were encoded.
+
+        What goes wrong is not told as `value` does.
+        """
         items, found = pile.items, []
         singles: list[bytes] = []
-        for links, packed in pairs:
+        for one in wanted:
+            if isinstance(one, Encoded):
+                found.append(self.source_value(one))
+                continue
+            links, packed = one
             if type(packed) is bytes:
                 singles.append(packed)
                 found.append(_SINGLE)
@@ -77,6 +85,11 @@ class Reader:
             decoded = iter(self.codec.decode_all(singles))
             found = [next(decoded) if value is _SINGLE else value for value in found]
         return found
+
+    def source_value(self, source: Encoded) -> Any:
+        """The value of a list or dict, of what it was encoded as."""
+        values = self.codec.decode_states(source.heads, [source.body])
+        return values if source.keys is None else dict(zip(source.keys, values, strict=True))
 
     def _short(self, links: bytes, packed: Any, leaves: int, pile: Pile) -> Any:
         """A list or dict of a few packs and items, decoded in one call; nothing within is taken apart."""

@@ -94,6 +94,9 @@ def cut(
         if len(whole) < INLINE_BYTES:
             new.root = b"", whole
             return
+    if new.keys is None:
+        new.open_links = links
+        new.open_count = entries if type(entries) is int else -1 if entries.count(None) < len(entries) else len(entries)
     new.root = root_of(new.kind, new.levels, links, entries, batch, digester)
 
 

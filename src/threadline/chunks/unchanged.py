@@ -43,6 +43,8 @@ class Sequence:
         "levels",
         "names",
         "objects",
+        "open_count",
+        "open_links",
         "pairs",
         "root",
     )
@@ -60,6 +62,8 @@ class Sequence:
         # The nodes that no node above holds, from the leaves up.
         self.levels: list[list[bytes]] = []
         self.root: Pair = (b"", b"")
+        # Of the open run: the names of its items and how many these are; -1 where one of them has none.
+        self.open_links, self.open_count = b"", -1
         # The values themselves, where the program promised not to change them or they are compared by identity.
         self.objects: Any = None
         # The types of the items, held for what was stored of them: one of a function may have no other home.

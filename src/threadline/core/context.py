@@ -382,20 +382,20 @@ class Tools:
 
     def remember(self, found: Found, digests: Collection[bytes], roots: Roots) -> None:
         """Note that a row was read: these chunks are stored, and the put that follows need not read it again."""
-        if not self.knows(found):
+        if self.line_of(found) is None:
             witness = witness_of(found.row)
             known = self.known.learn(found.thread_id, found.stamp, digests, witness)
             if known.stamp == found.stamp:
                 self.keep_line(found.thread_id, witness, known.mark, roots, {})
 
-    def knows(self, found: Found) -> bool:
-        """Whether a row, and with it what it is made of, is what was last put or got in its namespace."""
+    def line_of(self, found: Found) -> Line | None:
+        """What is remembered of a row, if it is the one that was last put or got in its namespace."""
         thread_id, pool, epoch, row, _ = found
-        known = self.known.of(thread_id)
-        if known is None or known.stamp != (pool, epoch):
-            return False
         held = self.lines((thread_id, row[0]))
-        return held is not None and held.mark == known.mark and held.witness == (row[0], row[1], row[11])
+        if held is None or held[0] != (row[0], row[1], row[11]):
+            return None
+        known = self.known.of(thread_id)
+        return held if known is not None and known.stamp == (pool, epoch) and held[1] == known.mark else None
 
     def note_read(self, place: Place, *, by_id: bool) -> None:
         """Remember how a run came to a checkpoint: by its id, or as the newest."""

@@ -17,13 +17,14 @@ from ..chunks.gather import Pile
 from ..chunks.lazy import LazyValues
 from ..chunks.read import reached
 from ..chunks.refs import Pair, Ref, pairs_of
+from ..chunks.unchanged import Sequence
 from ..errors import Corrupt, NotAllowed, NotFound
 from ..ports.checkpoints import Found, Query, WriteRow
 from ..ports.rules import asks
 from .attempts import ATTEMPTS, gave_up
 from .context import Context, Tools
 from .requests import Place
-from .rows import ABSENT, Document, log_damage, name_of
+from .rows import ABSENT, Document, log_damage, name_of, read_document
 
 __all__ = [
     "Read",
@@ -32,6 +33,7 @@ __all__ = [
     "name_of_write",
     "read_one",
     "read_page",
+    "read_whole",
     "read_writes",
     "to_tuple",
     "value_of",
@@ -41,6 +43,7 @@ __all__ = [
 packb, unpackb = ormsgpack.packb, ormsgpack.unpackb
 _channel_of = itemgetter(5)  # of a `WriteRow`
 _pair_of = itemgetter(1)  # of such a row and where its value is
+_links_of = itemgetter(0)  # of such a place
 
 
 class Read(NamedTuple):
@@ -52,6 +55,8 @@ class Read(NamedTuple):
     pile: Pile
     # Sends of the parent, for the formats that kept them there.
     sends: list[tuple[WriteRow, Pair]]
+    # Channels whose values are at hand as this process encoded them; the pile has nothing of these.
+    sources: Mapping[str, Sequence] = {}
 
 
 @dataclass(slots=True)
@@ -82,6 +87,33 @@ async def read_one(store: Context, place: Place, *, with_writes: bool = True) ->
             raise NotFound(f"{name_of(found)} was deleted while it was read")
     why = "its checkpoints were deleted or replaced during each of them"
     raise gave_up(f"read of thread {place.thread_id!r}", why, NotFound)
+
+
+async def read_whole(store: Context, place: Place) -> Read | None:
+    """As `read_one`, for a caller that decodes all values at once: what was put here last is not gathered again."""
+    found, tools = await store.find(*place), store.tools
+    if found is None:
+        return None
+    line = tools.line_of(found)
+    if line is None or not line.sources or tools.reader.share_decoded or tools.codec.foreign is not None:
+        return await read_one(store, place)
+    document = read_document(found, tools.codec, tools.envelope, line.roots)
+    if document.v < 4:
+        return await read_one(store, place)
+    sources, pile, writes = line.sources, Pile(), []
+    refs = [pair for name, pair in line.roots.pairs.items() if name not in sources or sources[name].root != pair]
+    if len(refs) + len(sources) > len(line.roots.pairs):
+        # A source may be of another checkpoint, whose value has changed or gone since.
+        sources = {name: one for name, one in sources.items() if line.roots.pairs.get(name) == one.root}
+    if found.writes:
+        _note_questions(tools, found)
+        writes = [(write, write_ref(tools, found.thread_id, write)) for write in found.writes]
+        refs += map(_pair_of, writes)
+    if any(map(_links_of, refs)):
+        await tools.reader.gather(found.pool, refs, partial(store.chunks, found.pool), pile)
+        if pile.damaged:
+            return await read_one(store, place)
+    return tuple.__new__(Read, (found, document, writes, pile, [], sources))
 
 
 async def read_page(store: Context, query: Query) -> Rows:
@@ -130,14 +162,20 @@ async def complete(store: Context, page: list[Found], *, strict: bool = True) ->
 def _learn(tools: Tools, read: Read) -> None:
     """Note the chunks of a checkpoint that was read whole as known by its row; writes have no row to know by."""
     found, pile = read.found, read.pile
-    if found.writes and INTERRUPT in map(_channel_of, found.writes) and any(map(asks, found.writes)):
-        tools.asked.note(found.thread_id, found.row.id, True)
-    if tools.knows(found):
+    if found.writes:
+        _note_questions(tools, found)
+    if tools.line_of(found) is not None:
         return
     digests = {*pile.items, *pile.nodes, *pile.roots}
     if read.writes or read.sends:
         digests -= reached([ref for _, ref in (*read.writes, *read.sends)], pile)
     tools.remember(found, digests, read.document.roots)
+
+
+def _note_questions(tools: Tools, found: Found) -> None:
+    """Note a checkpoint at which something was asked: the put that follows it settles that."""
+    if INTERRUPT in map(_channel_of, found.writes) and any(map(asks, found.writes)):
+        tools.asked.note(found.thread_id, found.row.id, True)
 
 
 async def _parent_sends(store: Context, found: Found, document: Document) -> list[tuple[WriteRow, Pair]]:
@@ -212,7 +250,10 @@ def to_tuple(
     values, pending = (None, None) if lazy else _all_values(tools, read)
     if values is None:
         pairs = document.roots.pairs
-        decoders = {name: partial(value_of, tools, read, pair, f"channel {name!r}") for name, pair in pairs.items()}
+        decoders = {
+            name: partial(value_of, tools, read, read.sources.get(name, pair), f"channel {name!r}")
+            for name, pair in pairs.items()
+        }
         values = LazyValues.of(decoders) if lazy else {name: decode() for name, decode in decoders.items()}
     checkpoint: dict[str, Any] = {
         "v": document.v,
@@ -238,11 +279,14 @@ def to_tuple(
 
 def _all_values(tools: Tools, read: Read) -> tuple[dict[str, Any] | None, list[PendingWrite] | None]:
     """The values of all channels and pending writes, decoded together; None where one must be looked at by itself."""
-    pairs = read.document.roots.pairs
+    pairs, sources = read.document.roots.pairs, read.sources
     if read.pile.damaged:
         return None, None
     try:
-        found = tools.reader.values([*pairs.values(), *map(_pair_of, read.writes)], read.pile)
+        wanted: list[Pair | Sequence] = [*pairs.values()]
+        if sources:
+            wanted = [sources.get(name, pair) for name, pair in pairs.items()]
+        found = tools.reader.values([*wanted, *map(_pair_of, read.writes)], read.pile)
     except Exception:  # one by one, which says what is wrong, and where
         return None, None
     count = len(pairs)
@@ -260,10 +304,10 @@ def pending_writes(tools: Tools, read: Read) -> list[PendingWrite]:
     ]
 
 
-def value_of(tools: Tools, read: Read, ref: Ref | Pair, what: str) -> Any:
+def value_of(tools: Tools, read: Read, ref: Ref | Pair | Sequence, what: str) -> Any:
     """One value; Corrupt, NotAllowed and NotFound (a key) name thread, checkpoint and channel."""
     try:
-        return tools.reader.value(ref, read.pile)
+        return tools.reader.source_value(ref) if isinstance(ref, Sequence) else tools.reader.value(ref, read.pile)
     except (Corrupt, NotAllowed, NotFound) as error:
         raise type(error)(f"{name_of(read.found)}, {what}: {error}") from None
 

@@ -24,13 +24,15 @@ _BYTES_PER_DIGEST = 100
 _BYTES_PER_THREAD = 600
 # Who reads many old checkpoints of a thread would make each later put look for all of them.
 _MOST_WITNESSES = 8
+# So many digests more than the cache has counted are not worth counting again.
+_UNCOUNTED = 16
 _numbers = count(1)
 
 
 class Known:
     """The chunks of one thread that are known under one stamp."""
 
-    __slots__ = ("digests", "mark", "stamp", "witnesses")
+    __slots__ = ("counted", "digests", "mark", "stamp", "witnesses")
 
     def __init__(self, stamp: Stamp, witnesses: tuple[Witness, ...] = ()) -> None:
         self.stamp = stamp
@@ -38,6 +40,8 @@ class Known:
         self.mark: Mark = (*stamp, next(_numbers))
         self.digests: set[bytes] = set()
         self.witnesses = witnesses
+        # How many digests the cache counts for it.
+        self.counted = -_UNCOUNTED
 
 
 class KnownThreads:
@@ -77,7 +81,10 @@ class KnownThreads:
         if held is was and not digests:
             return held
         held.digests.update(digests)
-        cost = _BYTES_PER_THREAD + _BYTES_PER_DIGEST * len(held.digests) + len(thread_id)
+        if held is was and len(held.digests) < held.counted + _UNCOUNTED:
+            return held
+        held.counted = len(held.digests)
+        cost = _BYTES_PER_THREAD + _BYTES_PER_DIGEST * (held.counted + _UNCOUNTED) + len(thread_id)
         self._threads.put(thread_id, held, cost)
         return held
 

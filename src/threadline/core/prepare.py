@@ -20,7 +20,7 @@ from ..chunks.encode import Batch, Encoder, Source
 from ..chunks.refs import Pair
 from ..errors import InvalidRequest
 from ..ports.checkpoints import Witness, WriteRow
-from .context import Descent, Line, Tools
+from .context import Descent, Tools
 from .known import Known
 from .requests import Place, check_put, check_writes, place_of, text_id
 from .rows import DELTA_COUNTERS, Draft, Roots, draft
@@ -31,6 +31,7 @@ log = logging.getLogger("threadline")
 _LARGE_CHECKPOINT_BYTES = 10_000_000
 # Puts that begin a line of their own on purpose, and so are never fenced.
 _OWN_LINES = ("fork", "update")
+_NOTHING: Mapping[str, Source] = {}
 _new, packb = tuple.__new__, ormsgpack.packb
 
 
@@ -71,7 +72,7 @@ class PreparedPut(_Prepared):
     # The namespace's newest checkpoint as this writer knows it: another one by now is a conflict.
     head: tuple[str, str | None] | None = None
     # Values that were encoded only to be compared with those of the parent, whose roots are kept.
-    compared: dict[str, tuple[Pair, Source]]
+    compared: Mapping[str, tuple[Pair, Source]] = {}
     # Whether a value must be the parent's where its version is (put.py).
     checks_versions = False
     # Whether its parent asked something, as far as this process knows.
@@ -85,7 +86,6 @@ class PreparedPut(_Prepared):
     def __init__(self, place: Place, known: Known | None, encoder: Encoder) -> None:
         self.place, self.known, self.encoder = place, known, encoder
         self.batch = Batch(known.digests if known is not None else ())
-        self.compared = {}
         # The roots of what was encoded, and what they can be made from again.
         self.pairs: dict[str, Pair] = {}
         self.sources: dict[str, Source] = {}
@@ -162,18 +162,23 @@ def prepare_put(
     checkpoint_id = check_put(config, checkpoint, metadata, new_versions)
     if parent_id == checkpoint_id:
         raise InvalidRequest(f"checkpoint {checkpoint_id} cannot be its own parent: the config names it")
-    known = tools.known.of(thread_id)
+    known, line = tools.known.of(thread_id), tools.lines((thread_id, namespace))
     put = PreparedPut(place, known, tools.sole_encoder or tools.encoder(known))
     put.checkpoint_id = checkpoint_id
     put.drafted = draft(checkpoint, get_checkpoint_metadata(config, metadata), tools.codec)
-    put.versions = versions = dict(checkpoint["channel_versions"])
-    put.checks_versions = checks_versions and parent_id is not None
-    line = tools.lines((thread_id, namespace))
-    if line is not None and (known is None or line.mark != known.mark):
-        line = None
-    before = _find_parent(put, siblings, line)
-    if parent_id is not None:
-        put.inherits = list(filterfalse(new_versions.__contains__, versions))
+    put.versions = dict(checkpoint["channel_versions"])
+    before: Mapping[str, Source] = _NOTHING
+    if line is not None and known is not None and line[1] == known.mark:
+        before = line[3]
+        if line[0][1] == parent_id:
+            put.parent, put.parent_is_known, put.parent_row = line[2], True, line[0]
+    if parent_id is None:
+        put.parent_is_known = True
+    else:
+        put.checks_versions = checks_versions
+        put.inherits = list(filterfalse(new_versions.__contains__, put.versions))
+        if siblings and (sibling := siblings.get((thread_id, namespace, parent_id))) is not None:
+            before = _follow(put, sibling, before)
     _encode(put, checkpoint.get("channel_values") or {}, before)
     if tools.asked and namespace == ROOT:
         put.answers = (thread_id, parent_id) in tools.asked
@@ -181,7 +186,7 @@ def prepare_put(
         _fence(tools, put, metadata.get("source"))
     if DELTA_COUNTERS in metadata:
         put.deltas = _counted_deltas(metadata)
-    put.descent = (parent_id or _root_above(place, metadata), parent_id is None)
+    put.descent = (parent_id or (_root_above(place, metadata) if namespace else None), parent_id is None)
     tools.expect(thread_id, checkpoint_id, put.descent)
     if put.size > _LARGE_CHECKPOINT_BYTES:
         _warn_of_size(tools, put)
@@ -224,23 +229,24 @@ def prepare_writes(
 
 def _encode(put: PreparedPut, values: Mapping[str, Any], before: Mapping[str, Source]) -> None:
     """Encode the values of a put, except those whose root is the parent's; where these are at most compared."""
-    parent, versions, inherits = put.parent, put.versions, put.inherits
-    encode, batch, pairs, sources = put.encoder.value, put.batch, put.pairs, put.sources
-    size = 0
+    encode, batch, pairs, sources, size = put.encoder.value, put.batch, put.pairs, put.sources, 0
+    kept: Collection[str] = ()
+    if put.parent is not None and put.inherits:
+        versions, since, there = put.versions, put.parent.versions, put.parent.pairs
+        kept = {name for name in put.inherits if name in there and since.get(name) == versions[name]}
     for name, value in values.items():
-        if (
-            parent is not None
-            and name in inherits
-            and name in parent.pairs
-            and parent.versions.get(name) == versions[name]
-        ):
-            if put.checks_versions:
-                put.compared[name] = encode(value, name, Batch(batch.known), before.get(name))
+        if name in kept:
             continue
         pairs[name], source = encode(value, name, batch, before.get(name))
         sources[name] = source
         size += len(source if type(source) is bytes else source.body)  # type: ignore[union-attr]
     put.size = size
+    if put.checks_versions:
+        put.compared = {
+            name: encode(value, name, Batch(batch.known), before.get(name))
+            for name, value in values.items()
+            if name in kept
+        }
 
 
 def _counted_deltas(metadata: Mapping[str, Any]) -> Collection[str]:
@@ -255,31 +261,22 @@ def _root_above(place: Place, metadata: Mapping[str, Any]) -> str | None:
     return above if isinstance(above, str) else None
 
 
-def _find_parent(
-    put: PreparedPut, siblings: Mapping[tuple[str, str, str], PreparedPut] | None, line: Line | None
-) -> Mapping[str, Source]:
-    """Take the parent's roots from memory where they are good; returns what the last puts encoded."""
-    thread_id, namespace, parent = put.place
-    before: Mapping[str, Source] = line.sources if line is not None else {}
-    if parent is None:
-        put.parent_is_known = True
-    elif siblings and (sibling := siblings.get((thread_id, namespace, parent))) is not None:
-        put.sibling = sibling
-        if sibling.parent_is_known:
-            put.parent, put.parent_is_known = sibling.settled(), True
-        # Their chunks are stored before those of this put, or neither are.
-        chain: list[PreparedPut] = []
-        one: PreparedPut | None = sibling
-        while one is not None:
-            chain.append(one)
-            one = one.sibling
-        sources = dict(before)
-        for one in reversed(chain):
-            sources.update(one.sources)
-        return sources
-    elif line is not None and line.witness.id == parent:
-        put.parent, put.parent_is_known, put.parent_row = line.roots, True, line.witness
-    return before
+def _follow(put: PreparedPut, sibling: PreparedPut, before: Mapping[str, Source]) -> Mapping[str, Source]:
+    """Let a put build on one of the same batch; returns what both, and the last puts before them, encoded."""
+    put.sibling, put.parent_row = sibling, None
+    put.parent_is_known, put.parent = sibling.parent_is_known, None
+    if sibling.parent_is_known:
+        put.parent = sibling.settled()
+    # Their chunks are stored before those of this put, or neither are.
+    chain: list[PreparedPut] = []
+    one: PreparedPut | None = sibling
+    while one is not None:
+        chain.append(one)
+        one = one.sibling
+    sources = dict(before)
+    for one in reversed(chain):
+        sources.update(one.sources)
+    return sources
 
 
 def _fence(tools: Tools, put: PreparedPut, source: Any) -> None:

@@ -42,32 +42,40 @@ async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, bac
     """`put_all` on a store that may not be open yet."""
     if not tools.is_open:
         await tools.open(backend)
-    if not tools.refused and tools.envelope.ring is None:
+    leading = _leading(prepared) if not tools.refused and tools.envelope.ring is None else None
+    if leading is not None:
         # What nearly all puts are, in a straight line; whatever else there is to do or to say is for `put_all`.
-        first = prepared[0]
-        puts = [one for one in prepared if isinstance(one, PreparedPut)]
-        if (not puts or (puts[0].parent_is_known and not puts[0].deltas)) and (
-            len(prepared) == 1 or _is_line(first, prepared, puts)
-        ):
-            for put in puts:
-                if put.checks_versions and _may_repeat_versions(put):
-                    await refuse_other_values(Context(backend, tools), put)
-            leading = puts[0] if puts else first
-            change = _change(tools, leading, now if leading.made_at is None else leading.made_at)
-            if len(prepared) > 1:
-                _take_along(tools, change, [one for one in prepared if one is not leading])
-            try:
-                [outcome] = await backend.apply([change])
-            except Conflict:
-                _note_refusal(tools, prepared)
-                raise
-            if type(outcome) is Applied:
-                if puts:
-                    _acknowledge(tools, puts[-1], change, outcome[0], change.witnesses, puts[:-1])
-                return
-            for one in prepared:
-                await _refresh(Context(backend, tools), one)
+        for one in prepared:
+            if isinstance(one, PreparedPut) and one.checks_versions and _may_repeat_versions(one):
+                await refuse_other_values(Context(backend, tools), one)
+        change = _change(tools, leading, now if leading.made_at is None else leading.made_at)
+        if len(prepared) > 1:
+            _take_along(tools, change, [one for one in prepared if one is not leading])
+        try:
+            [outcome] = await backend.apply([change])
+        except Conflict:
+            _note_refusal(tools, prepared)
+            raise
+        if type(outcome) is Applied:
+            newest = prepared[-1]
+            if isinstance(newest, PreparedPut):
+                before = [one for one in prepared[:-1] if isinstance(one, PreparedPut)] if len(prepared) > 1 else ()
+                _acknowledge(tools, newest, change, outcome[0], change.witnesses, before)
+            return
+        for one in prepared:
+            await _refresh(Context(backend, tools), one)
     await put_all(Context(backend, tools), prepared, now)
+
+
+def _leading(prepared: Sequence[Prepared]) -> Prepared | None:
+    """The first put of a straight line, or the writes where there is none; None where this is no straight line."""
+    first = prepared[0]
+    if len(prepared) == 1:
+        return None if isinstance(first, PreparedPut) and (not first.parent_is_known or first.deltas) else first
+    puts = [one for one in prepared if isinstance(one, PreparedPut)]
+    if not puts or not puts[0].parent_is_known or puts[0].deltas or not _is_line(first, prepared, puts):
+        return None
+    return puts[0]
 
 
 async def put_all(store: Context, prepared: Sequence[Prepared], now: float) -> None:
@@ -330,15 +338,16 @@ def _acknowledge(
         sent = set(sent).union(*[one.batch.sent() for one in before])
         sources = {name: source for one in (*before, put) for name, source in one.sources.items()}
     known = tools.known.learn(thread_id, stamp, sent, witness, proved, put.known)
-    if known.stamp == stamp:
-        tools.keep_line(thread_id, witness, known.mark, put.settled(), sources)
+    is_known, coming = known.stamp == stamp, tools.coming
+    if is_known:
+        tools.keep_line(thread_id, witness, known.mark, put._settled or put.settled(), sources)
     for one in (*before, put) if before else (put,):
-        if known.stamp == stamp and one.batch.chunks:
+        if is_known and one.batch.chunks:
             tools.reader.keep(one.batch)
         parent, checkpoint_id = one.place[2], one.checkpoint_id
         if tools.fencing:
             tools.note_read(Place(thread_id, namespace, checkpoint_id), by_id=one.is_branching)
-        tools.coming.pop((thread_id, checkpoint_id), None)
+        coming.pop((thread_id, checkpoint_id), None)
         if one.answers and parent is not None:
             tools.asked.pop((thread_id, parent), None)
     return witness

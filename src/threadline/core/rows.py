@@ -19,8 +19,9 @@ import ormsgpack
 from ..base.printable import printable
 from ..base.versions import Version
 from ..chunks.refs import Pair, Ref, pairs_of, unpack_refs
-from ..codec.codec import Codec
+from ..codec.codec import OPTIONS, Codec
 from ..codec.envelope import Envelope
+from ..codec.packing import may_hold_bytes
 from ..errors import Corrupt, NotAllowed, NotFound, ThreadlineError
 from ..ports.checkpoints import CheckpointRow, Found, ThreadRow, WriteRow
 
@@ -140,9 +141,16 @@ def draft(checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], codec: Cod
         if not checkpoint.keys() <= _STANDARD_KEYS
         else {},
     ]
+    try:
+        # Both are nearly always plain data; objects, and bytes, which a bytearray packs to as well, are for the codec.
+        encoded, described = ormsgpack.packb(head, None, OPTIONS), ormsgpack.packb(metadata, None, OPTIONS)
+        is_plain = not (0xC4 in encoded or 0xC5 in encoded or 0xC6 in encoded or may_hold_bytes(described))
+    except (TypeError, ValueError, RecursionError):
+        is_plain = False
+    if not is_plain:
+        encoded, described = codec.encode_natively(head, "checkpoint"), codec.encode_natively(metadata, "metadata")
     # Without its header: the channels follow as the sixth entry.
-    encoded = codec.encode_natively(head, "checkpoint")[1:]
-    return tuple.__new__(Draft, (encoded, codec.encode_natively(metadata, "metadata"), metadata))
+    return tuple.__new__(Draft, (encoded[1:], described, metadata))
 
 
 def write_row(
@@ -150,6 +158,7 @@ def write_row(
 ) -> CheckpointRow:
     """The row of a checkpoint; `place` is its thread, its namespace and its parent's id."""
     thread_id, namespace, parent = place
+    head, described, metadata = drafted
     versions, pairs = roots.versions, roots.pairs
     links = b"".join(map(_first, pairs.values()))
     # In the order of the links: channels with values first.
@@ -167,9 +176,8 @@ def write_row(
     wrap = tools.envelope.wrap_row
     # As `checkpoint_place` has it, for both parts.
     bound_to = ormsgpack.packb([thread_id, namespace, checkpoint_id, parent, links])[1:]
-    form, stored = wrap(b"\x96" + drafted.head + packed, b"\x96\xa8document" + bound_to)
-    metadata_form, described = wrap(drafted.described, b"\x96\xa8metadata" + bound_to)
-    metadata = drafted.metadata
+    form, stored = wrap(b"\x96" + head + packed, b"\x96\xa8document" + bound_to)
+    metadata_form, described = wrap(described, b"\x96\xa8metadata" + bound_to)
     step, source, run_id = metadata.get("step"), metadata.get("source"), metadata.get("run_id")
     row = (
         namespace,
@@ -189,19 +197,20 @@ def write_row(
     return tuple.__new__(CheckpointRow, row)
 
 
-def read_document(found: Found, codec: Codec, envelope: Envelope) -> Document:
-    """The document of a row; Corrupt names the checkpoint."""
+def read_document(found: Found, codec: Codec, envelope: Envelope, roots: Roots | None = None) -> Document:
+    """The document of a row; Corrupt names the checkpoint. `roots` are its channels, where they are known already."""
     row = found.row
     place = ormsgpack.packb(["document", found.thread_id, row[0], row[1], row[2], row[3]])
     try:
         v, ts, seen, updated, other, channels = _parts(codec.decode(envelope.unwrap_row(row.form, row.document, place)))
-        versions, packed = {}, {}
-        for name, entry in channels.items():
-            if entry[0] is not None:
-                versions[name] = entry[0]
-            if len(entry) > 1:
-                packed[name] = entry[1]
-        roots = Roots(versions, pairs_of(row.links, packed))
+        if roots is None:
+            versions, packed = {}, {}
+            for name, entry in channels.items():
+                if entry[0] is not None:
+                    versions[name] = entry[0]
+                if len(entry) > 1:
+                    packed[name] = entry[1]
+            roots = Roots(versions, pairs_of(row.links, packed))
         return tuple.__new__(Document, (v, ts, roots, seen, updated, other))
     except (NotAllowed, NotFound) as error:  # NotFound: a key that the ring lacks; a KeyError is taken for damage
         raise type(error)(f"{name_of(found)}: {error}") from None

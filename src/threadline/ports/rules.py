@@ -28,6 +28,7 @@ __all__ = [
     "asks",
     "hidden_id",
     "hidden_ids_of",
+    "is_beginning",
     "is_hidden",
     "is_own_fork",
     "is_usual",
@@ -107,6 +108,22 @@ def is_usual(change: Change) -> bool:
         and change.head is None
         and change.lease is None
         and change.joins is None
+        and not change.firsts
+        and change.settles is None
+        and (not change.writes or asked_at(change) is None)
+    )
+
+
+def is_beginning(change: Change) -> bool:
+    """Whether a change is the usual first one: to a thread that need not exist, with nothing more to check."""
+    return (
+        change.stamp is None
+        and change.continues is None
+        and change.begins
+        and change.head is None
+        and change.lease is None
+        and change.joins is None
+        and change.founded is None
         and not change.firsts
         and change.settles is None
         and (not change.writes or asked_at(change) is None)

@@ -44,10 +44,14 @@ class SqliteCommit(SharedCommit):
             nonlocal has_begun
             has_begun = True
             puts = [job for job in group if isinstance(job.work, Change)]
-            if puts:
-                made = put_together(connection, self._statements, [job.work for job in puts])
-                for job, result in zip(puts, made, strict=True):
+            known = [job for job in puts if job.work.stamp is not None]
+            if known:
+                made = put_together(connection, self._statements, [job.work for job in known])
+                for job, result in zip(known, made, strict=True):
                     job.result = result
+            for job in puts:
+                if job.work.stamp is None:
+                    job.result = put_one(self._statements, job.work, connection)
             writes = [job for job in group if isinstance(job.work, PlainWrites) and job.work.are_puts]
             if writes:
                 run_in(connection, writes[0].work.joined([job.work for job in writes[1:]]))

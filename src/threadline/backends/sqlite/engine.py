@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...base.drive import run_now
 from ...errors import InvalidRequest
-from ...ports.checkpoints import Change
+from ...ports.checkpoints import Change, Stamp
 from ...ports.engine import Operation
 from ...ports.storage import Space
 from ..layers.layer import Layering
@@ -216,8 +216,8 @@ class _Database:
         result: T = await self._commit(work)
         return result
 
-    async def put(self, change: Change) -> bool:
-        made: bool = await self._commit(change)
+    async def put(self, change: Change) -> Stamp | None:
+        made: Stamp | None = await self._commit(change)
         return made
 
     async def setup(self) -> None:

@@ -3,6 +3,10 @@
 A file that is moved, deleted or replaced stays open to the connections that have it: SQLite would go on committing to a
 file that nobody finds by its name. The same holds for the `-wal` beside it, which has the commits since the last
 checkpoint. So every commit and every read compares what the two names lead to now with what they led to before.
+
+Both stand in one folder, which gets a new time whenever a name in it is made, moved or removed. While the folder is the
+same and has the time it had when the names were last compared, they lead where they led: one system call tells. A file
+system that does not keep these times is found out within a second: then the names are compared all the same.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import os
 import sqlite3
 import struct
 import sys
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -27,6 +32,10 @@ _Identity = tuple[int, int]
 _AT_FDCWD, _STATX_INO = -100, 0x100
 # Of what statx answers: the inode, and behind the times the device's two numbers.
 _STATX = struct.Struct("=32xQ96xII112x")
+# A folder that was changed so shortly before it was looked at may be changed again without getting another time: some
+# file systems count in steps of a second or two.
+_SETTLED_NANOSECONDS = 3_000_000_000
+_TRUSTED_SECONDS = 1.0
 # As `os.fsencode` has it.
 _NAMES, _HOW = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
@@ -46,6 +55,12 @@ class DatabaseFile:
         self._is_in_use = False
         self._wal_name = ""
         self._wal_identity: _Identity | None = None
+        # Where both names stand; empty where they do not stand in one folder.
+        self._folder = ""
+        # Device, inode and time of the folder when both names were last compared; None if it was changed just before.
+        self._folder_then: tuple[int, int, int] | None = None
+        # Until when that may stand for the names, on the monotonic clock.
+        self._trusted_until = 0.0
         # Why the file is lost; None while it is not.
         self.lost: str | None = None
 
@@ -81,13 +96,35 @@ class DatabaseFile:
             # SQLite follows symbolic links before it names the file beside the database.
             self._wal_name = os.path.realpath(self._name or "") + "-wal"
             self._wal_identity = _identity_of(self._wal_name) if _has_wal(connection) else None
+            is_one = self._wal_name == (self._name or "") + "-wal"
+            self._folder, self._folder_then = os.path.dirname(self._wal_name) if is_one else "", None
 
     def released(self) -> None:
         """No connection is open any more: the last one took its `-wal` along, and the next one makes another."""
-        self._wal_identity = None
+        self._wal_identity = self._folder_then = None
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Raise Unavailable unless both names lead to what the connections have open. Costs two system calls."""
+        """Raise Unavailable unless both names lead to what the connections have open.
+
+        Costs one system call while nothing in the folder is made, moved or removed, otherwise three.
+        """
+        now = None
+        if self._folder and (self._folder_then is None or time.monotonic() < self._trusted_until):
+            try:
+                folder = os.stat(self._folder)
+            except OSError:
+                pass  # the names tell
+            else:
+                now = folder.st_dev, folder.st_ino, folder.st_mtime_ns
+                if now == self._folder_then:
+                    return
+        self._check_names(connection)
+        if now is not None:
+            is_settled = now[1] and self._is_in_use and time.time_ns() - now[2] > _SETTLED_NANOSECONDS
+            self._folder_then, self._trusted_until = now if is_settled else None, time.monotonic() + _TRUSTED_SECONDS
+
+    def _check_names(self, connection: sqlite3.Connection) -> None:
+        self._folder_then = None
         if (
             self.lost is not None
             or self._identity is None

@@ -12,9 +12,20 @@ from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...errors import StorageFull
-from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointKeys, Found, Guard, Query, Stale, ThreadRow
+from ...ports.checkpoints import (
+    Applied,
+    Change,
+    CheckpointKey,
+    CheckpointKeys,
+    Found,
+    Guard,
+    Query,
+    Stale,
+    Stamp,
+    ThreadRow,
+)
 from ...ports.records import RecordChange
-from ...ports.rules import ACTIVITY_SECONDS, is_usual
+from ...ports.rules import ACTIVITY_SECONDS, is_beginning, is_usual
 from ..sql.reader import found_row, ordered_writes
 from ..sql.writer import SqlBackend
 from .records import AskingDatabase, SqliteRecords
@@ -29,6 +40,7 @@ __all__ = ["SqliteBackend", "find_one", "put_one", "put_together"]
 
 T = TypeVar("T")
 K = TypeVar("K")
+_new = tuple.__new__
 # How many checkpoints of a thread are deleted at a time where there is no room for all.
 _PART = 100
 # What no row is: nobody has witnesses before a thread has a checkpoint.
@@ -43,8 +55,8 @@ _ROWS = (32, 8, 4, 2, 1)
 class PuttingDatabase(AskingDatabase, Protocol):
     """A database that commits puts of the usual kind together."""
 
-    async def put(self, change: Change) -> bool:
-        """Whether the change was made; if not, its thread is not what the change was prepared for."""
+    async def put(self, change: Change) -> Stamp | None:
+        """The stamp under which the change was made; None if its thread is not what the change was prepared for."""
 
     async def ask_in_one(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """The result of a few short queries that see one state."""
@@ -61,8 +73,10 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         if len(changes) == 1:
             [change] = changes
-            if change.stamp is not None and is_usual(change) and await self.database.put(change):
-                return [Applied(change.stamp)]
+            if is_usual(change) if change.stamp is not None else is_beginning(change):
+                stamp = await self.database.put(change)
+                if stamp is not None:
+                    return [_new(Applied, (stamp,))]
         return await super().apply(changes)
 
     async def find(
@@ -169,24 +183,31 @@ def find_one(
     return found._replace(writes=ordered_writes(writes)) if writes else found
 
 
-def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> bool:
-    """Make one change of the usual kind, inside a write transaction: whether its thread was as expected."""
+def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> Stamp | None:
+    """Make one change of the usual kind, inside a write transaction; None if its thread was not as expected."""
     cursor = connection.cursor()
     cursor.row_factory = None
     execute, chunks = cursor.execute, change.chunks
-    first, *others = change.witnesses or (_NOBODY,)
-    thread = execute(sql.thread_and_witness, (*first, change.thread_id)).fetchone()
-    if thread is None:
-        return False
-    serial, pool, epoch, status, deleted_before, active, has_first = thread
-    # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
-    if (pool, epoch) != change.stamp or status in ("deleted", "archived") or deleted_before is not None:
-        return False
-    if not has_first and first is not _NOBODY:
-        return False
-    for witness in others:
-        if execute(sql.has_witness, (pool, serial, *witness)).fetchone() is None:
-            return False
+    if change.stamp is None:
+        pool = serial = _begin(cursor, sql, change)
+        stamp, active = (pool, 0), change.now
+        if not serial:
+            return None
+    else:
+        first, *others = change.witnesses or (_NOBODY,)
+        thread = execute(sql.thread_and_witness, (*first, change.thread_id)).fetchone()
+        if thread is None:
+            return None
+        serial, pool, epoch, status, deleted_before, active, has_first = thread
+        stamp = change.stamp
+        # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
+        if (pool, epoch) != stamp or status in ("deleted", "archived") or deleted_before is not None:
+            return None
+        if not has_first and first is not _NOBODY:
+            return None
+        for witness in others:
+            if execute(sql.has_witness, (pool, serial, *witness)).fetchone() is None:
+                return None
     if len(chunks) == 1:
         execute(sql.add_chunk, (pool, *chunks[0]))
     elif chunks:
@@ -203,11 +224,30 @@ def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> 
             _insert(cursor, sql.replace_write, [(pool, serial, *write[:-1]) for write in change.writes if write[-1]])
     if change.now - active > ACTIVITY_SECONDS:
         execute(sql.touch, (change.now, change.thread_id))
-    return True
+    return stamp
 
 
-def put_together(connection: sqlite3.Connection, sql: Statements, changes: Sequence[Change]) -> list[bool]:
-    """Make changes of the usual kind, inside a write transaction; for each, whether its thread was as expected."""
+def _begin(cursor: sqlite3.Cursor, sql: Statements, change: Change) -> int:
+    """Make a thread, with its serial for its pool; 0 where there is one of that id, be it a deleted one."""
+    if not cursor.execute(_beginning(sql.t), (change.thread_id, change.now, change.now)).rowcount:
+        return 0
+    serial = cursor.lastrowid or 0
+    if cursor.execute(f"SELECT pool FROM {sql.t} WHERE serial = ?", (serial,)).fetchone() != (serial,):
+        cursor.execute(sql.own_pool, (change.thread_id,))  # somebody has altered the sequence
+    return serial
+
+
+@lru_cache(maxsize=64)
+def _beginning(table: str) -> str:
+    """What makes a thread; the sequence of the table says which serial it gets."""
+    return (
+        f"INSERT OR IGNORE INTO {table} (thread_id, pool, epoch, status, created, active, tags) VALUES (?, "
+        f"(SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = '{table}'), 0, 'active', ?, ?, '[]')"
+    )
+
+
+def put_together(connection: sqlite3.Connection, sql: Statements, changes: Sequence[Change]) -> list[Stamp | None]:
+    """Make changes to threads that are known, inside a write transaction; None for each that was not as expected."""
     cursor = connection.cursor()
     cursor.row_factory = None
     threads = {row[0]: row[1:] for row in _threads(cursor, sql, [change.thread_id for change in changes])}
@@ -241,7 +281,7 @@ def put_together(connection: sqlite3.Connection, sql: Statements, changes: Seque
     ):
         if rows:
             _insert(cursor, statement, rows)
-    return is_made
+    return [change.stamp if made else None for change, made in zip(changes, is_made, strict=True)]
 
 
 def _insert(cursor: sqlite3.Cursor, statement: str, rows: Sequence[Sequence[Any]]) -> None:

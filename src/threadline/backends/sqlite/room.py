@@ -18,8 +18,8 @@ from .dialect import page_counts
 __all__ = ["Room", "size_of"]
 
 _RESERVE_BYTES = 1024 * 1024
-# A database of this size has a reserve, and so has any on a disk with little room left.
-_WORTH_BYTES = 1024 * 1024
+# A database of this size has a reserve, which is little beside it, and so has any on a disk with little room left.
+_WORTH_BYTES = 16 * 1024 * 1024
 _SCARCE_BYTES = 64 * 1024 * 1024
 # While there is plenty, looking at the disk after every commit would cost more than it is worth.
 _PAUSE_SECONDS = 0.1
