@@ -148,6 +148,14 @@ def test_every_method_of_the_ports_is_marked() -> None:
         assert methods <= marks.keys(), f"{port.__name__}: {methods - marks.keys()} have no mark"
 
 
+def test_the_port_of_checkpoints_stays_small() -> None:
+    """Every backend implements each method: what another one can tell is not asked for by a method of its own."""
+    from threadline.ports.checkpoints import Checkpoints, Upkeep
+    from threadline.ports.marks import marks_of
+
+    assert len(marks_of(Checkpoints, Upkeep)) <= 24
+
+
 def test_folders_are_small_and_have_no_families() -> None:
     for folder in {path.parent for path in MODULES} - {SOURCE}:
         names = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]

@@ -182,10 +182,10 @@ class Maintenance(Face):
 
     def tier_status(self) -> TierStatus:
         """What is in the database and what is in objects, in figures."""
-        return self._run(ops.tier_status, time.time())
+        return self._run(ops.tier_status)
 
     async def atier_status(self) -> TierStatus:
-        return await self._arun(ops.tier_status, time.time())
+        return await self._arun(ops.tier_status)
 
     def collect(self, progress: Progress | None = None) -> int:
         """Delete the chunks that nothing refers to; returns how many went."""

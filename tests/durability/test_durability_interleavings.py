@@ -140,7 +140,7 @@ def test_a_fork_of_a_thread_pruned_under_it_is_whole(half, two, fresh, interleav
     saver, other = two
     for step in range(4):
         put(half, other, step, {"a": big(step)})
-    happened = interleave("walk", lambda: other.prune(["t"]), when="after")
+    happened = interleave("page", lambda: other.prune(["t"]), when="after")
     half.call(saver, "copy_thread", "t", "copy")
     assert happened()
     listed = half.listed(fresh(), lives.config("copy"))
@@ -152,7 +152,7 @@ def test_a_fork_of_a_thread_pruned_under_it_is_whole(half, two, fresh, interleav
 def test_a_fork_of_a_thread_deleted_under_it_is_whole_or_not_found(half, two, fresh, interleave):
     saver, other = two
     put(half, other, 1, {"a": big("only")})
-    happened = interleave("walk", lambda: other.delete_thread("t"), when="after")
+    happened = interleave("page", lambda: other.delete_thread("t"), when="after")
     with pytest.raises(threadline.NotFound, match="'t'"):
         half.call(saver, "copy_thread", "t", "copy")
     assert happened()
@@ -179,9 +179,9 @@ def test_two_collections_at_once_spare_what_came_back_between_them(two, fresh, i
 
     def delete():
         other.prune(["t"])
-        came_back.append(interleave("pool_digests", lambda: put(SYNC, other, 3, {"a": big("back", 400)})))
+        came_back.append(interleave("collect", lambda: put(SYNC, other, 3, {"a": big("back", 400)})))
 
-    interleave("links", delete)
+    interleave("roots", delete)
     saver._engine.run(lambda backend: retention.collect_pool(backend, pool))
     assert came_back
     assert came_back[0]()

@@ -7,7 +7,7 @@ import pytest
 
 import threadline
 from threadline import KeyRing
-from threadline.backends.sql.search import page_statement
+from threadline.backends.sql.search import page_statements
 from threadline.backends.sql.statements import Statements, index_name, indexed_keys
 from threadline.backends.sqlite.dialect import SqliteDialect
 from threadline.base.ids import uuid6
@@ -49,9 +49,9 @@ def test_a_filter_on_a_named_key_is_served_by_its_index_in_the_order_of_the_page
         put(saver, "one", user_id="ann")
     sql = Statements(SqliteDialect(indexed_keys(("user_id",))), "threadline_")
     for before in (None, "9"):
-        statement, values = page_statement(sql, Query(equals=(("user_id", "ann"),), before=before, limit=10))
+        [(statement, values)] = page_statements(sql, Query(equals=(("user_id", "ann"),), before=before, limit=10))
         with sqlite3.connect(path) as connection:
-            plan = str(connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall())
+            plan = str(connection.execute(f"EXPLAIN QUERY PLAN {statement}", [*values, 10]).fetchall())
         assert f"{index_name('threadline_', 'user_id')} (<expr>=?" in plan
         assert "SCAN c" not in plan
 

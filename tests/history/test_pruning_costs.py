@@ -13,8 +13,8 @@ from threadline.backends.sqlite.put import SqliteBackend
 from threadline.base.ids import id_after
 
 READS = (
-    "chain", "children", "chunk_sizes", "chunks", "find", "links", "page", "pool_digests", "pool_links",
-    "root_sizes", "thread_writes", "walk",
+    "chain", "children", "chunk_sizes", "chunks", "find", "links", "page", "roots",
+    "thread_writes",
 )  # fmt: skip
 # A step of SQLite's machine is smaller than a row: it shows what a statement looks through and does not give.
 STEPS = 100
@@ -204,7 +204,7 @@ def test_what_single_deletions_left_behind_is_collected_by_the_next_prune(connec
 
 def test_whether_a_pool_is_large_is_not_asked_for_each_checkpoint(monkeypatch):
     """Redis sends the names of all chunks to answer."""
-    asked, original = [], MemoryBackend.pool_digests
+    asked, original = [], MemoryBackend.chunk_sizes
 
     async def counted(self, *args):
         asked.append(args)
@@ -212,7 +212,7 @@ def test_whether_a_pool_is_large_is_not_asked_for_each_checkpoint(monkeypatch):
 
     saver = threadline.connect("memory://")
     fill(saver, 600)
-    monkeypatch.setattr(MemoryBackend, "pool_digests", counted)
+    monkeypatch.setattr(MemoryBackend, "chunk_sizes", counted)
     for config in [found.config for found in saver.list(None)][20:40]:
         saver.delete_checkpoint(config)
     assert len(asked) == 1

@@ -14,7 +14,7 @@ from threadline.backends.mysql.schema import tables
 from threadline.backends.sql.statements import CONDITIONS
 from threadline.base.drive import run_now
 from threadline.errors import Conflict
-from threadline.ports.checkpoints import Applied, Change, CheckpointRow, ChunkRow, Stale, Witness, WriteRow
+from threadline.ports.checkpoints import Applied, Change, CheckpointRow, ChunkRow, Query, Stale, Witness, WriteRow
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_two_first_puts_of_one_thread_both_arrive(backend, root, prefix):
     two = Change(thread_id="t", now=2.0, chunks=[chunk(b"b")], checkpoints=[row("2")])
     [first], [second] = run_now(backend.apply([one])), run_now(backend.apply([two]))
     assert first.stamp == second.stamp
-    assert {found.row.id for found in run_now(backend.walk("t", None, 10))} == {"1", "2"}
+    assert {found.row.id for found in run_now(backend.page(Query(thread_id="t", as_they_lie=True)))} == {"1", "2"}
     assert run_now(backend.thread("t")).active == 1.0
     with root.cursor() as cursor:
         cursor.execute(f"SELECT pool, serial FROM {prefix}threads")
@@ -188,7 +188,7 @@ def test_the_same_change_again_is_harmless(backend):
     change = after(stamp)
     for _ in range(3):
         assert run_now(backend.apply([change])) == [Applied(stamp)]
-    assert [one.row.id for one in run_now(backend.walk("t", None, 10))] == ["1", "2"]
+    assert [one.row.id for one in run_now(backend.page(Query(thread_id="t", as_they_lie=True)))] == ["1", "2"]
     assert run_now(backend.find("t", "", "2")).writes == [write("2", 0), write("2", 1)]
 
 

@@ -61,7 +61,7 @@ def test_any_text_comes_back_as_it_was(connect, odd):
     assert [one.row.id for one in run_now(backend.heads([odd, "none"], odd))] == [odd]
     assert run_now(backend.thread(odd)).thread_id == odd
     assert run_now(backend.swap_lease(odd, None, b"l"))
-    assert run_now(backend.get_lease(odd)) == b"l"
+    assert run_now(backend.leases(odd)) == [b"l"]
 
 
 def test_text_that_differs_in_case_or_trailing_space_is_different(connect):
@@ -248,14 +248,14 @@ def test_threads_of_langgraph_in_the_same_database_are_pointed_out(connect, root
 def test_compacting_and_sizes_work(connect):
     saver = connect()
     backend = backend_of(saver)
-    empty = run_now(backend.size_bytes())
+    empty = run_now(backend.space()).held_bytes
     for step in range(20):
         saver.put(*lives.put_arguments("sized", step))
-    full = run_now(backend.size_bytes())
+    full = run_now(backend.space()).held_bytes
     assert full > empty
     saver.delete_thread("sized")
     run_now(backend.compact())
-    assert run_now(backend.size_bytes()) < full
+    assert run_now(backend.space()).held_bytes < full
 
 
 def test_importing_threadline_loads_no_driver_of_mysql():

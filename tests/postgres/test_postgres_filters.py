@@ -9,7 +9,7 @@ from psycopg.conninfo import make_conninfo
 import threadline
 from tests.history.test_filter_index import VALUES, found, put
 from threadline.backends.postgres.backend import PostgresDialect
-from threadline.backends.sql.search import page_statement
+from threadline.backends.sql.search import page_statements
 from threadline.backends.sql.statements import Statements, index_name, indexed_keys
 from threadline.ports.checkpoints import Query
 
@@ -24,10 +24,10 @@ def has_index(admin, schema):
 def test_a_filter_on_a_named_key_is_served_by_its_index_in_the_order_of_the_page(connect, admin):
     put(connect(index_metadata=("user_id",)), "one", user_id="ann")
     sql = Statements(PostgresDialect(indexed_keys(("user_id",))), "threadline_")
-    statement, values = page_statement(sql, Query(equals=(("user_id", "ann"),), limit=10))
+    [(statement, values)] = page_statements(sql, Query(equals=(("user_id", "ann"),), limit=10))
     # So small a table would be read whole.
     admin.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
-    plan = "\n".join(line for (line,) in admin.execute(f"EXPLAIN {statement}", values))
+    plan = "\n".join(line for (line,) in admin.execute(f"EXPLAIN {statement}", [*values, 10]))
     assert f"Index Scan Backward using {NAME}" in plan
     assert "Index Cond: ((searchable -> 'user_id'::text) = " in plan
 

@@ -302,9 +302,6 @@ class ServerIdentity:
             generation = None
         self._generations[connection] = self.generation if generation is None else generation
 
-    def has_met(self, connection: Any) -> bool:
-        return connection in self._generations
-
     def generation_of(self, connection: Any) -> int:
         """The generation in which a connection was made; for one that was given, the present one."""
         return self._generations.get(connection, self.generation)

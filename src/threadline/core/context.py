@@ -87,9 +87,6 @@ class Context:
     async def page(self, query: Query) -> list[Found]:
         return await self._learn(await self.backend.page(query))
 
-    async def walk(self, thread_id: str, after: Any, limit: int, *, with_writes: bool = False) -> list[Found]:
-        return await self._learn(await self.backend.walk(thread_id, after, limit, with_writes=with_writes))
-
     async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
         return await self._learn(await self.backend.chain(thread_id, namespace, checkpoint_id, limit))
 
@@ -447,8 +444,7 @@ class Tools:
         """
         ids, number, sealed = ormsgpack.unpackb(stored)
         whole = getattr(backend, "whole", backend)
-        forms = [*await whole.forms(), *await whole.record_forms()]
-        used = {hot_form(form) >> 1 for form in forms if type(form) is int}
+        used = {hot_form(form) >> 1 for form in await whole.forms() if type(form) is int}
         newest = max([place for place in used if 0 < place <= len(ids)], default=number)
         for key_id in dict.fromkeys([ids[number - 1], ids[newest - 1]]):
             if key_id not in getattr(ring, "ids", (ring.current,)):

@@ -6,6 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import ormsgpack
 
@@ -19,7 +20,7 @@ from .context import Context
 from .history.branch import resealed, resealed_write
 from .integrity.evidence import key_numbers_of_evidence, reseal_evidence
 from .lifecycle import change_words, resealed_words, rewrap_words
-from .paging import checkpoint_pages, digest_pages, each_thread
+from .paging import checkpoint_pages, chunk_pages, each_thread
 from .records.upkeep import rotate_records
 from .retention.trash import origin_of, read_record, write_record
 from .rows import form_of_thread
@@ -48,9 +49,8 @@ async def key_uses(store: Context) -> list[KeyUse]:
     if ring is None:
         return []
     rows: dict[int, int] = defaultdict(int)
-    for forms in (await store.backend.forms(), await store.backend.record_forms()):
-        for form, count in forms.items():
-            rows[hot_form(form) >> 1] += count
+    for form, count in (await store.backend.forms()).items():
+        rows[hot_form(form) >> 1] += count
     for prefix in ("", HIDDEN):
         async for thread in each_thread(store, prefix):
             rows[form_of_thread(thread) >> 1] += 1 if thread.metadata else 0
@@ -64,7 +64,6 @@ async def keys_in_use(store: Context) -> set[str]:
     """The ids of the keys that some stored bytes, quarantined ones too, are sealed under; others may leave the ring."""
     numbers = {hot_form(form) >> 1 for form in await store.backend.forms()}
     numbers.add(await store.tools.digest_key_number(store.backend))
-    numbers |= {form >> 1 for form in await store.backend.record_forms()}
     for prefix in ("", HIDDEN):
         async for thread in each_thread(store, prefix):
             numbers.add(form_of_thread(thread) >> 1)
@@ -88,7 +87,7 @@ async def rotate(store: Context, progress: Callable[[int], None] | None = None) 
             if is_hidden(thread.thread_id):
                 done += await _rotate_hidden(store, thread, current)
             else:
-                done += await _rotate_rows(store, thread.thread_id, current)
+                done += await _rotate_rows(store, thread, current)
                 if form_of_thread(thread) >> 1 not in (0, current):
                     done += await rewrap_words(store, thread.thread_id)
             if progress is not None:
@@ -126,7 +125,7 @@ async def _rotate_hidden(store: Context, hidden: ThreadRow, current: int) -> int
     if kind_of(hidden.thread_id) != TRASH:
         return 0
     origin = origin_of(hidden)
-    done = await _rotate_rows(store, hidden.thread_id, current, sealed_for=origin)
+    done = await _rotate_rows(store, hidden, current, sealed_for=origin)
     if form_of_thread(hidden) >> 1 not in (0, current):
         record = read_record(hidden)
         metadata = ormsgpack.packb([record.form, record.metadata])
@@ -137,33 +136,35 @@ async def _rotate_hidden(store: Context, hidden: ThreadRow, current: int) -> int
     return done
 
 
-async def _rotate_rows(store: Context, thread_id: str, current: int, *, sealed_for: str | None = None) -> int:
-    owner = sealed_for or thread_id
+async def _rotate_rows(store: Context, thread: ThreadRow, current: int, *, sealed_for: str | None = None) -> int:
+    owner = sealed_for or thread.thread_id
+    rewrap = partial(store.backend.rewrap, thread.pool, thread=thread.serial)
     writes = [
         (write, resealed_write(store.tools, write, owner, owner))
-        for write in await store.thread_writes(thread_id)
+        for write in await store.thread_writes(thread.thread_id)
         if write.form >> 1 != current
     ]
     for start in range(0, len(writes), _PAGE):
-        await store.backend.rewrap_rows(thread_id, [], writes[start : start + _PAGE])
+        await rewrap(writes=writes[start : start + _PAGE])
     done = len(writes)
-    async for page in checkpoint_pages(store, Query(thread_id=thread_id, limit=_PAGE, with_writes=False)):
+    async for page in checkpoint_pages(store, Query(thread_id=thread.thread_id, limit=_PAGE, with_writes=False)):
         checkpoints = [
             (found.row, resealed(store.tools, found._replace(thread_id=owner), owner))
             for found in page
             if found.row.form >> 1 != current or found.row.metadata_form >> 1 != current
         ]
         if checkpoints:
-            await store.backend.rewrap_rows(thread_id, checkpoints, [])
+            await rewrap(checkpoints=checkpoints)
             done += len(checkpoints)
     return done
 
 
 async def _rotate_chunks(store: Context, pool: int, current: int) -> int:
     done = 0
-    async for digests in digest_pages(store.backend, pool, _PAGE):
+    async for page in chunk_pages(store.backend, pool, _PAGE):
+        older = [one[0] for one in page if type(one[2]) is not int or hot_form(one[2]) >> 1 != current]
         pairs = []
-        for digest, links, form, data in await store.chunks(pool, digests):
+        for digest, links, form, data in await store.chunks(pool, older) if older else ():
             if form >> 1 != current:
                 if why := why_lost(data):
                     raise Corrupt(f"the chunk {digest.hex()} {why}: it cannot be sealed anew")
@@ -171,6 +172,6 @@ async def _rotate_chunks(store: Context, pool: int, current: int) -> int:
                 anew = store.tools.envelope.wrap(store.tools.envelope.unwrap(form, data, place), place)
                 pairs.append((ChunkRow(digest, links, form, data), ChunkRow(digest, links, *anew)))
         if pairs:
-            await store.backend.rewrap_chunks(pool, pairs)
+            await store.backend.rewrap(pool, pairs)
             done += len(pairs)
     return done

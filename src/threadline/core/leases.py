@@ -37,7 +37,7 @@ async def take(
     backend: Backend, thread_id: str, ttl_seconds: float, now: float, token: bytes | None, holder: str = ""
 ) -> bytes | None:
     """Take a lease, or renew the one that `token` proves; None when another holds it or it was lost."""
-    current = await backend.get_lease(thread_id)
+    current = await _stored(backend, thread_id)
     record = _parsed(thread_id, current)
     if token is None:
         if record is not None and record.ends > now:
@@ -54,7 +54,7 @@ async def take(
 async def release(backend: Backend, thread_id: str, token: bytes) -> None:
     """Give a lease back; nothing happens when it was lost meanwhile."""
     for _ in range(ATTEMPTS):
-        current = await backend.get_lease(thread_id)
+        current = await _stored(backend, thread_id)
         if current is None or not current.startswith(token):
             return
         # A renewal may have come between; then the record is another one by now.
@@ -66,7 +66,7 @@ async def release(backend: Backend, thread_id: str, token: bytes) -> None:
 async def end(backend: Backend, thread_id: str, now: float) -> LockInfo | None:
     """End a lease, whoever holds it; says which it was, and None where nobody held one."""
     for _ in range(ATTEMPTS):
-        current = await backend.get_lease(thread_id)
+        current = await _stored(backend, thread_id)
         if current is None:
             return None
         if await backend.swap_lease(thread_id, current, None):
@@ -79,7 +79,7 @@ async def end(backend: Backend, thread_id: str, now: float) -> LockInfo | None:
 
 async def held(backend: Backend, thread_id: str, now: float) -> LockInfo | None:
     """The lease of a thread that is held now; None without one."""
-    return _running(thread_id, _parsed(thread_id, await backend.get_lease(thread_id)), now)
+    return _running(thread_id, _parsed(thread_id, await _stored(backend, thread_id)), now)
 
 
 async def locks(backend: Backend, now: float, prefix: str = "") -> list[LockInfo]:
@@ -103,6 +103,12 @@ def told(info: LockInfo, now: float) -> str:
     if info.since is not None:
         since = f" since {datetime.fromtimestamp(info.since, timezone.utc):%Y-%m-%d %H:%M:%SZ}"
     return f"{info.holder or 'another run'}{since}, for {max(info.ends - now, 0.0):.0f} s more unless it is renewed"
+
+
+async def _stored(backend: Backend, thread_id: str) -> bytes | None:
+    for record in await backend.leases(thread_id):
+        return record
+    return None
 
 
 def _running(thread_id: str, record: LeaseRecord | None, now: float) -> LockInfo | None:

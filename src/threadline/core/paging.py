@@ -18,13 +18,15 @@ __all__ = [
     "checkpoint_pages",
     "chunk_pages",
     "chunk_weights",
-    "digest_pages",
     "each_found",
     "each_pool",
     "each_thread",
     "has_chunks",
     "parts_of",
+    "pool_pages",
+    "thread_pages",
     "thread_rows",
+    "walk",
 ]
 
 T = TypeVar("T")
@@ -41,12 +43,21 @@ class ChunkWeights(dict[bytes, tuple[bytes, int]]):
 
     def below(self, digests: Iterable[bytes], seen: set[bytes]) -> int:
         """The bytes of these chunks and of all below them that are not in `seen`, which they are added to."""
-        total, frontier = 0, set(digests)
+        return sum(map(self.total, self._levels(digests, seen)))
+
+    def reached_from(self, rows: Iterable[bytes]) -> set[bytes]:
+        """The chunks that the links of some rows lead to."""
+        reached: set[bytes] = set()
+        for _ in self._levels((digest for links in rows for digest in split_links(links)), reached):
+            pass
+        return reached
+
+    def _levels(self, digests: Iterable[bytes], seen: set[bytes]) -> Iterator[set[bytes]]:
+        frontier = set(digests)
         while new := {digest for digest in frontier - seen if digest in self}:
             seen |= new
-            total += self.total(new)
-            frontier = {child for digest in new for child in split_links(self[digest][0])}
-        return total
+            yield new
+            frontier = {child for digest in new if self[digest][0] for child in split_links(self[digest][0])}
 
     def total(self, digests: Iterable[bytes]) -> int:
         """The bytes of these chunks."""
@@ -64,32 +75,35 @@ async def _pages(
         after = cursor(page[-1])
 
 
-async def each_thread(source: Reads, prefix: str = "") -> AsyncIterator[ThreadRow]:
+def thread_pages(source: Reads, prefix: str = "") -> AsyncIterator[list[ThreadRow]]:
     """Living threads by id; hidden ones only where the prefix is that of hidden ones."""
-    pages = _pages(lambda after, limit: source.threads(after, limit, prefix), "", lambda row: row.thread_id)
-    async for page in pages:
+    return _pages(lambda after, limit: source.threads(after, limit, prefix), "", lambda row: row.thread_id)
+
+
+async def each_thread(source: Reads, prefix: str = "") -> AsyncIterator[ThreadRow]:
+    """The same, one by one."""
+    async for page in thread_pages(source, prefix):
         for row in page:
             yield row
 
 
-async def each_pool(backend: Backend) -> AsyncIterator[int]:
+def pool_pages(backend: Backend) -> AsyncIterator[list[int]]:
     """The pools that hold chunks, in order."""
-    async for page in _pages(backend.pools, -1, lambda pool: pool):
+    return _pages(backend.pools, -1, lambda pool: pool)
+
+
+async def each_pool(backend: Backend) -> AsyncIterator[int]:
+    """The same, one by one."""
+    async for page in pool_pages(backend):
         for pool in page:
             yield pool
 
 
-async def digest_pages(backend: Backend, pool: int, limit: int = _CHUNKS_PAGE) -> AsyncIterator[list[bytes]]:
-    """The digests in a pool, in order."""
-    async for page in _pages(lambda after, size: backend.pool_digests(pool, after, size), b"", lambda one: one, limit):
-        yield page
-
-
-async def chunk_pages(backend: Backend, pool: int) -> AsyncIterator[list[tuple[bytes, bytes, int, int]]]:
+def chunk_pages(
+    backend: Backend, pool: int, limit: int = _CHUNKS_PAGE
+) -> AsyncIterator[list[tuple[bytes, bytes, int, int]]]:
     """Digest, links, form and stored size of every chunk of a pool."""
-    pages = _pages(lambda after, size: backend.chunk_sizes(pool, after, size), b"", lambda one: one[0], _CHUNKS_PAGE)
-    async for page in pages:
-        yield page
+    return _pages(lambda after, size: backend.chunk_sizes(pool, after, size), b"", lambda one: one[0], limit)
 
 
 async def chunk_weights(backend: Backend, pool: int) -> ChunkWeights:
@@ -130,14 +144,18 @@ async def ancestors(source: Reads, thread_id: str, key: CheckpointKey | None) ->
         key = page[-1].parent if len(page) == _CHAIN_PAGE else None
 
 
+async def walk(source: Reads, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Found]:
+    """The next checkpoints of a thread by namespace and id, without writes."""
+    cursor = (after.id, thread_id, after.namespace) if after is not None else None
+    query = Query(thread_id=thread_id, as_they_lie=True, after=cursor, limit=limit, with_writes=False)
+    return await source.page(query)
+
+
 async def thread_rows(source: Reads, thread_id: str, *, with_writes: bool = False) -> list[Found]:
     """All checkpoints of a thread, in every namespace, newest first."""
     rows: list[Found] = []
-    start: CheckpointKey | None = None
-    pages = _pages(
-        lambda after, limit: source.walk(thread_id, after, limit, with_writes=with_writes), start, lambda one: one.key
-    )
-    async for page in pages:
+    query = Query(thread_id=thread_id, as_they_lie=True, limit=_PAGE, with_writes=with_writes)
+    async for page in checkpoint_pages(source, query):
         rows += page
     rows.sort(key=lambda found: found.row.namespace)
     rows.sort(key=lambda found: found.row.id, reverse=True)
@@ -145,8 +163,8 @@ async def thread_rows(source: Reads, thread_id: str, *, with_writes: bool = Fals
 
 
 async def has_chunks(backend: Backend, pool: int, more_than: int = 0) -> bool:
-    """Whether a pool holds more chunks than a number; reads one name more than that, on Redis all names."""
-    return len(await backend.pool_digests(pool, b"", more_than + 1)) > more_than
+    """Whether a pool holds more chunks than a number; reads one chunk more than that, on Redis all names."""
+    return len(await backend.chunk_sizes(pool, b"", more_than + 1)) > more_than
 
 
 def parts_of(entries: Sequence[T], weigh: Callable[[T], int], most_bytes: int, most: int = _PAGE) -> Iterator[list[T]]:

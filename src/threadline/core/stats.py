@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import islice
 
 from ..errors import ThreadlineError, Unavailable
 from ..ports.checkpoints import Backend, CheckpointRow, ThreadRow, WriteRow, split_links
-from ..ports.rules import HIDDEN, TRASH, kind_of, mark
-from .paging import ChunkWeights, chunk_weights, each_thread, thread_rows
+from ..ports.rules import HIDDEN, TRASH, kind_of
+from .paging import ChunkWeights, chunk_weights, each_thread, pool_pages, thread_pages, thread_rows
 from .requests import text_ids
 from .retention.trash import stored_in
 from .store_records import read_record, swap_record
@@ -28,6 +28,8 @@ __all__ = [
     "HiddenFigures",
     "Stats",
     "ThreadWeight",
+    "Totals",
+    "add_up",
     "all_threads",
     "failed_probe",
     "hidden_figures",
@@ -39,6 +41,8 @@ __all__ = [
 
 # How many pools are weighed by one query.
 _POOLS = 200
+_DAY_SECONDS = 24 * 3600
+_BUSIEST = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +87,10 @@ class Health:
 
 async def take_stats(backend: Backend, now: float) -> Stats:
     """Figures over the whole store; reads every chunk's links, but no data."""
-    figures = await backend.summary(now)
+    figures = await add_up(backend, now - _DAY_SECONDS)
     hidden = await hidden_figures(backend, now)
-    whole = await _bytes_without_sharing(backend, hidden)
+    whole = await _bytes_without_sharing(backend, figures, hidden)
+    hours = Counter(int((now - created) // 3600) for created in figures.recent)
     checkpoints = figures.checkpoints - hidden.checkpoints
     space = await backend.space()
     return Stats(
@@ -93,13 +98,13 @@ async def take_stats(backend: Backend, now: float) -> Stats:
         checkpoints=checkpoints,
         writes=figures.writes - hidden.writes,
         chunks=figures.chunks,
-        bytes_stored=await backend.size_bytes(),
+        bytes_stored=space.held_bytes,
         bytes_on_disk=space.taken_bytes,
         bytes_free=space.free_bytes,
         bytes_without_sharing=whole,
         mean_checkpoint_bytes=whole / checkpoints if checkpoints > 0 else 0.0,
-        checkpoints_per_hour=tuple(figures.recent_hours.get(hour, 0) - hidden.hours[hour] for hour in range(24)),
-        busiest_threads=tuple(figures.busiest),
+        checkpoints_per_hour=tuple(hours[hour] - hidden.hours[hour] for hour in range(24)),
+        busiest_threads=figures.busiest,
         trash_entries=hidden.trash_entries,
         trash_checkpoints=hidden.trash_checkpoints,
         trash_bytes=hidden.trash_bytes,
@@ -126,29 +131,91 @@ def failed_probe(error: ThreadlineError, latency_seconds: float = 0.0) -> Health
     return Health(ok=False, latency_seconds=latency_seconds, error=f"{type(error).__name__}: {error}")
 
 
-async def _bytes_without_sharing(backend: Backend, hidden: HiddenFigures) -> int:
-    pools = {thread.pool async for thread in each_thread(backend)}
+@dataclass(slots=True)
+class Totals:
+    """Sums over all pools; of hidden threads, rows and chunks are in the sums and nothing else."""
+
+    threads: int = 0
+    checkpoints: int = 0
+    writes: int = 0
+    chunks: int = 0
+    chunk_bytes: int = 0
+    row_bytes: int = 0
+    # When the checkpoints were made that are younger than a time.
+    recent: list[float] = field(default_factory=list)
+    # The threads with the most checkpoints, and how many those are.
+    busiest: tuple[tuple[str, int], ...] = ()
+    # By pool, first those with threads that are shown: the bytes of its checkpoints.
+    pools: dict[int, int] = field(default_factory=dict)
+    shown_pools: int = 0
+
+
+async def add_up(backend: Backend, since: float | None = None) -> Totals:
+    """Sums over the whole store; reads no row."""
+    totals = Totals()
+    # Of threads that were weighed with their pool, and not listed yet: how many checkpoints they have.
+    rows: dict[int, int] = {}
+    async for page in thread_pages(backend):
+        totals.threads += len(page)
+        await _add(backend, totals, rows, [thread.pool for thread in page], since)
+        counts = [(thread.thread_id, rows.pop(thread.serial, 0)) for thread in page]
+        most = sorted((*totals.busiest, *(one for one in counts if one[1])), key=lambda one: (-one[1], one[0]))
+        totals.busiest = tuple(most[:_BUSIEST])
+    totals.shown_pools = len(totals.pools)
+    async for page in thread_pages(backend, HIDDEN):
+        await _add(backend, totals, rows, [thread.pool for thread in page], since)
+    async for pools in pool_pages(backend):
+        await _add(backend, totals, rows, pools, since)
+    return totals
+
+
+async def _add(
+    backend: Backend, totals: Totals, rows: dict[int, int], pools: Sequence[int], since: float | None
+) -> None:
+    """Weigh those of some pools that were not weighed yet."""
+    new = [pool for pool in dict.fromkeys(pools) if pool not in totals.pools]
+    if not new:
+        return
+    totals.pools.update(dict.fromkeys(new, 0))
+    weights = await backend.weights(new, since)
+    for one in weights.checkpoints:
+        totals.pools[one.pool] += one.bytes
+        rows[one.thread] = one.rows
+    totals.checkpoints += sum(one.rows for one in weights.checkpoints)
+    totals.writes += sum(one.rows for one in weights.writes)
+    totals.row_bytes += sum(one.bytes for one in (*weights.checkpoints, *weights.writes))
+    totals.chunks += sum(one.rows for one in weights.chunks)
+    totals.chunk_bytes += sum(one.bytes for one in weights.chunks)
+    totals.recent += weights.recent
+
+
+async def _bytes_without_sharing(backend: Backend, totals: Totals, hidden: HiddenFigures) -> int:
     total = 0
-    for pool in pools:
+    for pool, row_bytes in islice(totals.pools.items(), totals.shown_pools):
         sizes = await _subtree_sizes(backend, pool)
-        for sign, roots in ((1, await backend.root_sizes(pool)), (-1, hidden.roots.get(pool, []))):
-            for links, own in roots:
-                total += sign * (own + sum(sizes.get(digest, 0) for digest in split_links(links)))
+        total += row_bytes
+        for links, count in (await backend.roots(pool)).items():
+            total += count * (sum(sizes.get(digest, 0) for digest in split_links(links)) - len(links))
+        for links, own in hidden.roots.get(pool, ()):
+            total -= own + sum(sizes.get(digest, 0) for digest in split_links(links))
     return total
 
 
 async def _subtree_sizes(backend: Backend, pool: int) -> dict[bytes, int]:
     """For each chunk of a pool, its bytes and those of everything below it."""
     weights = await chunk_weights(backend, pool)
-    whole: dict[bytes, int] = {}
+    whole = {digest: size for digest, (links, size) in weights.items() if not links}
     # Without recursion: forged chunks may be a long chain, and a forged pointer may name itself.
     begun: set[bytes] = set()
-    waiting = list(weights)
+    waiting = [digest for digest in weights if digest not in whole]
     while waiting:
         digest = waiting[-1]
+        if digest in whole:
+            waiting.pop()
+            continue
         links, size = weights.get(digest, (b"", 0))
         below = split_links(links)
-        first = [] if digest in begun else [child for child in below if child not in begun]
+        first = [] if digest in begun else [one for one in below if one not in whole and one not in begun]
         if first:
             begun.add(digest)
             waiting += first
@@ -199,7 +266,7 @@ def _count(
     figures.writes += len(writes)
     for row in rows:
         figures.roots[thread.pool].append((row.links, len(row.document) + len(row.metadata)))
-        if 0 <= now - row.created < 24 * 3600:
+        if 0 <= now - row.created < _DAY_SECONDS:
             figures.hours[int((now - row.created) // 3600)] += 1
     if kind_of(thread.thread_id) == TRASH:
         figures.trash_entries += thread.status == "archived"
@@ -210,6 +277,7 @@ def _count(
 
 async def _only_needed_by(backend: Backend, pool: int, names: set[str], others: list[str]) -> int:
     """The bytes of the chunks of a pool that some of its threads need, and the others do not."""
+    weights = await chunk_weights(backend, pool)
     needed: list[set[bytes]] = []
     for threads in (names, others):
         links: set[bytes] = set()
@@ -217,11 +285,8 @@ async def _only_needed_by(backend: Backend, pool: int, names: set[str], others: 
             rows, writes = await stored_in(backend, name)
             links.update(row.links for row in rows)
             links.update(write.links for write in writes)
-        reachable: set[bytes] = set()
-        await mark(links, reachable, partial(backend.links, pool))
-        needed.append(reachable)
-    weights = await chunk_weights(backend, pool)
-    return weights.total((needed[0] - needed[1]) & weights.keys())
+        needed.append(weights.reached_from(links))
+    return weights.total(needed[0] - needed[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ async def survey(store: Context, now: float) -> Survey:
             at=now,
             is_up=True,
             probe_seconds=seconds,
-            size_bytes=await backend.size_bytes(),
+            size_bytes=(await backend.space()).held_bytes,
             threads=await count_threads(backend, ""),
             questions=count,
             oldest_question_seconds=oldest,

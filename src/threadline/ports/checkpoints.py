@@ -12,11 +12,12 @@ Promises every backend keeps, and the contract suite checks:
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .marks import reads, writes
 from .records import Records
+from .storage import Storage
 
 __all__ = [
     "Applied",
@@ -30,9 +31,9 @@ __all__ = [
     "ChunkRow",
     "DIGEST_BYTES",
     "Found",
-    "PoolSummary",
+    "Guard",
+    "Pairs",
     "Query",
-    "Space",
     "Stale",
     "Stamp",
     "ThreadRow",
@@ -71,6 +72,8 @@ class CheckpointKey(NamedTuple):
 
 
 CheckpointKeys: TypeAlias = Collection[CheckpointKey]
+R = TypeVar("R")
+Pairs: TypeAlias = Sequence[tuple[R, R]]  # what a row was, and what it becomes
 
 
 class Witness(NamedTuple):
@@ -242,7 +245,7 @@ class Stale(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which checkpoints to list, newest first."""
+    """Which checkpoints to list, newest first; or, of one thread, as they lie."""
 
     thread_id: str | None = None
     namespace: str | None = None
@@ -251,25 +254,22 @@ class Query:
     # Exact values of index keys. A backend may return more than matches; the core checks again.
     equals: tuple[tuple[str, Any], ...] = ()
     run_ids: tuple[str, ...] | None = None
-    source: str | None = None
     # Continue after this place of the previous page.
     after: tuple[str, str, str] | None = None  # checkpoint id, thread id, namespace
     limit: int = 100
     with_writes: bool = True
+    # All checkpoints of the thread by namespace and id, so that a page reads no more than it gives, however many
+    # namespaces there are. The fields above that choose among them are not set then.
+    as_they_lie: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolSummary:
-    """Figures over all threads, for stats; of hidden ones, rows and chunks are in the sums and nothing else."""
+class Guard(NamedTuple):
+    """Keeps checkpoints from being deleted that somebody went on from since it was decided."""
 
-    threads: int
-    checkpoints: int
-    writes: int
-    chunks: int
-    chunk_bytes: int
-    row_bytes: int
-    recent_hours: dict[int, int] = field(default_factory=dict)
-    busiest: list[tuple[str, int]] = field(default_factory=list)
+    # The children of what goes that were known then; others among them do no harm.
+    seen: CheckpointKeys
+    # Checkpoints that stay, and must have no other children either.
+    staying: CheckpointKeys = ()
 
 
 class Weight(NamedTuple):
@@ -287,13 +287,8 @@ class Weights(NamedTuple):
     checkpoints: list[Weight]
     writes: list[Weight]
     chunks: list[Weight]
-
-
-class Space(NamedTuple):
-    """What a store takes from the system, as the system counts it, and how much of that holds nothing."""
-
-    taken_bytes: int
-    free_bytes: int
+    # When each checkpoint was made that was made since a time; none where no time was given.
+    recent: list[float]
 
 
 class Checkpoints(Protocol):
@@ -328,16 +323,10 @@ class Checkpoints(Protocol):
 
     @reads()
     async def page(self, query: Query) -> list[Found]:
-        """The next checkpoints of a query: newest id first, then by thread and namespace.
+        """The next checkpoints of a query: newest id first, then by thread and namespace; or as they lie.
 
         Those of hidden threads (ports/rules.py) only where the query names the thread.
         """
-
-    @reads()
-    async def walk(
-        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
-    ) -> list[Found]:
-        """The next checkpoints of a thread by namespace and id; a page reads no more than it gives."""
 
     @reads()
     async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
@@ -372,12 +361,11 @@ class Checkpoints(Protocol):
         """The checkpoints that have one of these for their parent, without writes, in no order."""
 
     @reads()
-    async def get_lease(self, thread_id: str) -> bytes | None:
-        """The record of a thread's lease, which begins with its holder's token; the thread need not exist."""
+    async def leases(self, thread_id: str | None = None) -> list[bytes]:
+        """The record of a thread's lease, which need not exist, or of all leases, also those that have run out.
 
-    @reads(is_long=True)
-    async def leases(self) -> list[bytes]:
-        """The records of all leases, also of those that have run out, in no order."""
+        A record begins with its holder's token. They are in no order; few threads have one.
+        """
 
     @writes()
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
@@ -385,11 +373,7 @@ class Checkpoints(Protocol):
 
 
 class Upkeep(Protocol):
-    """What retention, integrity checks, key rotation and statistics need."""
-
-    @writes(is_long=True)
-    async def setup(self) -> None:
-        """Create what is missing; safe from many processes at once."""
+    """What retention, integrity checks, key rotation and figures of checkpoints need."""
 
     @writes(is_long=True)
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
@@ -397,25 +381,17 @@ class Upkeep(Protocol):
 
     @writes(is_long=True)
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
         """Delete checkpoints and their writes, and of `settled` only the writes; chunks stay for collect.
 
-        `seen` are the checkpoints that were known to have one of these for their parent when this was decided;
-        others among them do no harm. Where any other checkpoint has one of these, or of `guarded`, for its parent
-        nothing is deleted, and None returned: who decided must look again. What is read for that is the children of
-        these checkpoints, however long the thread is.
+        Where the guard finds a child that it does not know, nothing is deleted, and None returned: who decided must
+        look again. What is read for that is the children of these checkpoints, however long the thread is.
         """
 
     @reads(is_long=True)
-    async def pool_links(self, pool: int) -> list[bytes]:
-        """The links of every checkpoint and write of the pool's threads."""
+    async def roots(self, pool: int) -> dict[bytes, int]:
+        """The links of every checkpoint and write of the pool's threads, and how many checkpoints have just these."""
 
     @writes(is_long=True)
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
@@ -430,58 +406,32 @@ class Upkeep(Protocol):
         """The pools that hold chunks, in order, keyset paged; also one that no thread uses any more."""
 
     @reads(is_long=True)
-    async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
-        """The digests in a pool, in order, keyset paged."""
+    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
+        """Digest, links, form and stored size of a pool's chunks, keyset paged; reads none of their bytes."""
 
     @reads()
     async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         """The links of these chunks, without their data."""
 
     @writes()
-    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
-        """Replace the stored bytes of chunks, each only if it is still what it was; names stay."""
-
-    @writes()
-    async def rewrap_rows(
+    async def rewrap(
         self,
-        thread_id: str,
-        checkpoints: Sequence[tuple[CheckpointRow, CheckpointRow]],
-        writes: Sequence[tuple[WriteRow, WriteRow]],
+        pool: int,
+        chunks: Pairs[ChunkRow] = (),
+        *,
+        thread: int = 0,
+        checkpoints: Pairs[CheckpointRow] = (),
+        writes: Pairs[WriteRow] = (),
     ) -> None:
-        """The same for checkpoints and writes."""
+        """Replace stored bytes, each only if it is still what it was; names stay.
+
+        Chunks are those of the pool, checkpoints and writes those of the thread of this serial in it.
+        """
 
     @reads(is_long=True)
-    async def forms(self) -> dict[int, int]:
-        """Every form that some stored bytes have, and how many rows have it; a row of two forms counts for both."""
-
-    @reads(is_long=True, is_of_store=True)
-    async def summary(self, now: float) -> PoolSummary:
-        """Figures over the whole store."""
-
-    @reads()
-    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
-        """Digest, links, form and stored size of a pool's chunks, keyset paged; reads none of their bytes."""
-
-    @reads(is_long=True)
-    async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
-        """Links and stored size of every checkpoint of a pool."""
-
-    @reads(is_long=True)
-    async def weights(self, pools: Sequence[int]) -> Weights:
-        """How many rows these pools hold, and the bytes in them; reads no row."""
-
-    @reads(is_long=True)
-    async def size_bytes(self) -> int:
-        """What the store takes on disk or in memory."""
-
-    @reads(is_long=True, is_of_store=True)
-    async def space(self) -> Space:
-        """What the store takes from the system, with what it holds free for later; with every file it has."""
-
-    @writes(is_long=True, is_of_store=True)
-    async def compact(self) -> None:
-        """Give the space of what was deleted back to the system, as far as the storage can."""
+    async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
+        """How many rows these pools hold, the bytes in them, and which checkpoints were made since; reads no row."""
 
 
-class Backend(Checkpoints, Upkeep, Records, Protocol):
+class Backend(Checkpoints, Upkeep, Records, Storage, Protocol):
     """Where records live: an engine hands an operation one object with all ports."""

@@ -72,7 +72,7 @@ class Tier(Protocol):
         """`chunks` as they are in the database: cold ones hold references."""
 
     async def swap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
-        """`rewrap_chunks` of rows as they are in the database."""
+        """`rewrap` of rows as they are in the database."""
 
 
 def absence_of(content: Any) -> Absence | None:

@@ -175,10 +175,6 @@ class Records(Protocol):
         Version and times stay as they are.
         """
 
-    @reads(is_long=True, is_of_store=True)
-    async def record_forms(self) -> dict[int, int]:
-        """Every form that some record has, and how many have it."""
-
     @writes(is_long=True, is_of_store=True)
     async def index_records(self, keys: Sequence[str]) -> None:
         """Make an index of items by each of these searchable keys, where it is missing and the backend has such.

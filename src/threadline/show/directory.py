@@ -59,7 +59,7 @@ class Choice:
             raise InvalidRequest(f"a status is {', '.join(STATUSES)}, not {self.status!r}")
         return replace(self, prefix=plain_text(self.prefix, "prefix"), filter=check_filter(self.filter))
 
-    def wants(self, row: ThreadRow, info: ThreadInfo, now: float) -> bool:
+    def wants(self, row: ThreadRow, info: ThreadInfo) -> bool:
         """Whether a thread fits, as far as its row tells."""
         if self.status == "pinned" and not any(not tag.name for tag in tags_of(row)):
             return False
@@ -199,17 +199,17 @@ async def _few(store: Context, choice: Choice, after: str | None, limit: int, no
         names = sorted(lock.thread_id for lock in await locks(store.backend, now, choice.prefix))
         for name in names:
             row = await store.thread(name) if after is None or name > after else None
-            if row is not None and row.status != "deleted" and choice.wants(row, _info(store, row), now):
+            if row is not None and row.status != "deleted" and choice.wants(row, _info(store, row)):
                 found.append(row)
         return found[:limit], found[limit - 1].thread_id if len(found) > limit else None, False
     asking = Asked(prefix=choice.prefix, after=after or "")
     while len(found) <= limit and (page := await asking.next_threads(store)):
-        found += [row for row, _ in page if choice.wants(row, _info(store, row), now)]
+        found += [row for row, _ in page if choice.wants(row, _info(store, row))]
     return found[:limit], found[limit - 1].thread_id if len(found) > limit else None, False
 
 
 async def _fits(store: Context, choice: Choice, row: ThreadRow, now: float) -> bool:
-    if not choice.wants(row, _info(store, row), now):
+    if not choice.wants(row, _info(store, row)):
         return False
     if choice.status != "error":
         return True

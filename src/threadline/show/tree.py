@@ -15,7 +15,7 @@ from ..base.namespaces import ROOT, recast
 from ..core.context import Context
 from ..core.history.log import Entry, Log, read_log
 from ..core.lifecycle import living, tags_of
-from ..core.paging import each_thread
+from ..core.paging import each_thread, walk
 from ..errors import ThreadlineError
 from ..ports.checkpoints import CheckpointKey, ThreadRow
 from .rails import Knot, Line, folded, lines
@@ -112,7 +112,7 @@ async def _rows(store: Context, thread_id: str) -> list[_Row]:
     """What is drawn of each checkpoint. The rows themselves, with their documents, are let go page by page."""
     rows: list[_Row] = []
     after: CheckpointKey | None = None
-    while page := await store.walk(thread_id, after, _PAGE):
+    while page := await walk(store, thread_id, after, _PAGE):
         rows += [(*row[:3], *row[8:10], row[11]) for row in map(_row_of, page)]
         after = page[-1].key
         if len(page) < _PAGE:
@@ -172,7 +172,7 @@ async def _forks(store: Context, thread: ThreadRow) -> tuple[Fork, ...]:
 async def _origin(store: Context, thread_id: str) -> str | None:
     """The checkpoint that a forked thread began with, as its oldest one says."""
     try:
-        for found in await store.walk(thread_id, None, 1):
+        for found in await walk(store, thread_id, None, 1):
             named = store.tools.metadata(found).get("forked_from")
             origin = named.get("checkpoint_id") if isinstance(named, Mapping) else None
             return origin if isinstance(origin, str) else None

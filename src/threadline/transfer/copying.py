@@ -25,6 +25,7 @@ from ..core.paging import each_found, parts_of
 from ..core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
 from ..core.put import put_all
 from ..core.requests import Place
+from ..core.stats import add_up
 from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotSerializable
 from ..ports.checkpoints import Backend, CheckpointKey, Query
 from ..ports.engine import Engine
@@ -156,8 +157,8 @@ class _Import:
                 # Archived in the store, say: the other threads do not suffer for it.
                 report.problems.append(f"thread {thread_id!r}: {conflict}")
         self._import_items(totals)
-        summary = self.engine.run(lambda backend: backend.summary(time.time()))
-        report.bytes_after = summary.chunk_bytes + summary.row_bytes
+        totals_after = self.engine.run(add_up)
+        report.bytes_after = totals_after.chunk_bytes + totals_after.row_bytes
         assert isinstance(self.tools.codec, TransferCodec)
         report.unknown_types = dict(self.tools.codec.unknown)
         return report

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ..core.context import Context
@@ -24,7 +23,6 @@ from ..core.retention.sweep import freed_bytes, make_plan
 from ..core.retention.trash import Bin
 from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
 from ..ports.checkpoints import CheckpointKey, ThreadRow
-from ..ports.rules import mark
 
 __all__ = [
     "Doomed",
@@ -171,10 +169,8 @@ async def plan_garbage(store: Context, progress: Progress) -> Garbage:
     by_pool: dict[int, list[bytes]] = {}
     size = count = done = 0
     async for pool in each_pool(store.backend):
-        reachable: set[bytes] = set()
-        await mark(await store.backend.pool_links(pool), reachable, partial(store.backend.links, pool))
         weights = await chunk_weights(store.backend, pool)
-        unneeded = weights.keys() - reachable
+        unneeded = weights.keys() - weights.reached_from(await store.backend.roots(pool))
         if unneeded:
             by_pool[pool] = sorted(unneeded)
             size, count = size + weights.total(unneeded), count + len(unneeded)

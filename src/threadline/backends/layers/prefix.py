@@ -126,8 +126,11 @@ class WithinLayer(Layer):
     async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
         return await self._inner.asking(after, limit, self._narrowed(prefix)) if self._meets(prefix) else []
 
-    async def leases(self) -> list[bytes]:
-        return [one for one in await self._inner.leases() if self._is_ours(one)]
+    async def leases(self, thread_id: str | None = None) -> list[bytes]:
+        if thread_id is not None:
+            self._check(thread_id)
+        found: list[bytes] = await self._inner.leases(thread_id)
+        return found if thread_id is not None else [one for one in found if self._is_ours(one)]
 
     async def count_threads(self, prefix: str = "") -> int:
         return await self._inner.count_threads(self._narrowed(prefix)) if self._meets(prefix) else 0
@@ -176,14 +179,11 @@ _NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
             "chain",
             "children",
             "find",
-            "get_lease",
             "remove_checkpoints",
             "remove_thread",
-            "rewrap_rows",
             "swap_lease",
             "thread",
             "thread_writes",
-            "walk",
         ),
         lambda thread_id: [thread_id],
     ),

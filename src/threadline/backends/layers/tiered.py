@@ -1,7 +1,7 @@
 """A backend with a cold tier: rows whose bytes are in objects are read as the rows that they were.
 
 Everything above sees hot rows. Puts and all that walks links pass through unchanged: only `chunks` looks at the forms
-of what it read, and `rewrap_chunks` at the rows that it is to replace. The layer reads objects and never writes one.
+of what it read, and `rewrap` at the rows that it is to replace. The layer reads objects and never writes one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import Corrupt
 from ...packs.cold import Reference, fits, hot_form, is_cold, read_reference
-from ...ports.checkpoints import ChunkRow
+from ...ports.checkpoints import ChunkRow, Pairs
 from ...ports.objects import Absence, Lost, Objects
 from .layer import Layer
 
@@ -35,23 +35,26 @@ class TieredLayer(Layer):
         cold = [row for row in found if is_cold(row[2])]
         return await self._resolved(pool, found, cold) if cold else found
 
-    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
+    async def rewrap(self, pool: int, chunks: Pairs[ChunkRow] = (), **of_thread: Any) -> None:
         """A row that was read out of an object is replaced where it is cold: by the row that the database has.
 
         The name of a chunk stands for its content, so a cold row of the same links and form is the row that was read.
         """
-        held = {row[0]: ChunkRow(*row) for row in await self.stored_chunks(pool, [before.digest for before, _ in rows])}
-        await self.swap_chunks(pool, [(_as_held(held.get(before.digest), before), after) for before, after in rows])
+        if of_thread:
+            await self._inner.rewrap(pool, **of_thread)
+        names = [before.digest for before, _ in chunks]
+        held = {row[0]: ChunkRow(*row) for row in await self.stored_chunks(pool, names)} if names else {}
+        await self.swap_chunks(pool, [(_as_held(held.get(before.digest), before), after) for before, after in chunks])
 
     async def stored_chunks(self, pool: int, digests: Sequence[bytes]) -> list[Stored]:
         found: list[Stored] = await self._inner.chunks(pool, digests)
         return found
 
-    async def swap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
+    async def swap_chunks(self, pool: int, rows: Pairs[ChunkRow]) -> None:
         # What was read of an object that is gone has no bytes to compare with: its row became hot since, and stays.
         known = [(before, after) for before, after in rows if type(before.data) is bytes]
         if known:
-            await self._inner.rewrap_chunks(pool, known)
+            await self._inner.rewrap(pool, known)
 
     async def _resolved(self, pool: int, found: list[Stored], cold: list[Stored]) -> list[Stored]:
         resolved: dict[bytes, Stored] = {}

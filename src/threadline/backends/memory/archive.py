@@ -25,6 +25,7 @@ from ...ports.checkpoints import (
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
+    Guard,
     Stale,
     Stamp,
     ThreadRow,
@@ -200,13 +201,7 @@ class ArchiveBackend(MemoryBackend):
         self._gone.append(thread_id)
 
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
         serial = self._threads[thread_id].serial
         for key in (*keys, *settled):
@@ -214,7 +209,7 @@ class ArchiveBackend(MemoryBackend):
                 self._note(WRITE, thread_id, *key, task_id, idx)
         for key in keys:
             self._note(CHECKPOINT, thread_id, *key)
-        return await super().remove_checkpoints(thread_id, keys, settled, seen=seen, guarded=guarded)
+        return await super().remove_checkpoints(thread_id, keys, settled, guard)
 
     def _note(self, *what: Any) -> None:
         self._new[what] = None

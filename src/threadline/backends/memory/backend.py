@@ -17,13 +17,14 @@ from ...ports.checkpoints import (
     CheckpointRow,
     ChunkRow,
     Found,
+    Guard,
+    Pairs,
     Query,
     Stale,
     ThreadRow,
     WriteRow,
 )
 from ...ports.rules import is_hidden
-from .records import MemoryRecords
 from .survey import MemorySurvey
 
 __all__ = ["MemoryBackend"]
@@ -31,12 +32,8 @@ __all__ = ["MemoryBackend"]
 _new = tuple.__new__
 
 
-class MemoryBackend(MemorySurvey, MemoryRecords):
+class MemoryBackend(MemorySurvey):
     """Dicts under one lock; nothing survives the process."""
-
-    def __init__(self) -> None:
-        MemorySurvey.__init__(self)
-        MemoryRecords.__init__(self)
 
     async def setup(self) -> None:
         return None
@@ -75,7 +72,7 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
         if thread is not None:
             rules.refuse_if_closed(thread, change)
         if change.lease is not None:
-            rules.refuse_if_lease_lost(change, self._meta.get(rules.lease_key(change.thread_id)))
+            rules.refuse_if_lease_lost(change, self._leases.get(change.thread_id))
         if change.head is not None:
             ids = self._namespaces(thread).get(change.head[0]) if thread else None
             rules.refuse_if_head_moved(change, ids[-1] if ids else None)
@@ -194,20 +191,16 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
                 self._chunks.pop(thread.pool, None)
 
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
         with self._lock:
             thread = self._alive(thread_id)
             if thread is None:
                 return 0
-            if seen is not None and not set(seen).issuperset(self._child_keys(thread, (*keys, *settled, *guarded))):
-                return None
+            if guard is not None:
+                heirs = self._child_keys(thread, (*keys, *settled, *guard.staying))
+                if not set(guard.seen).issuperset(heirs):
+                    return None
             for key in (*keys, *settled):
                 if self._writes.pop((thread.serial, *key), None) is not None:
                     self._written[thread.serial].discard(tuple(key))
@@ -237,7 +230,7 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         with self._lock:
-            await rules.mark(await self.pool_links(pool), reachable, lambda digests: self.links(pool, digests))
+            await rules.mark(await self.roots(pool), reachable, lambda digests: self.links(pool, digests))
             doomed = [digest for digest in candidates if digest not in reachable]
             # The epoch first: whoever relies on a chunk that an interrupted collection took must be refused.
             for thread_id in list(self._mates[pool]) if doomed else ():
@@ -255,49 +248,44 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
             self._threads[before.thread_id] = after._replace(pool=thread.pool, epoch=thread.epoch, active=thread.active)
             return True
 
-    async def get_lease(self, thread_id: str) -> bytes | None:
-        return self._meta.get(rules.lease_key(thread_id))
-
-    async def leases(self) -> list[bytes]:
-        begin = rules.lease_key("")
-        return [record for name, record in self._meta.copy().items() if name.startswith(begin)]
+    async def leases(self, thread_id: str | None = None) -> list[bytes]:
+        if thread_id is not None:
+            record = self._leases.get(thread_id)
+            return [] if record is None else [record]
+        return list(self._leases.copy().values())
 
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
-        key = rules.lease_key(thread_id)
         with self._lock:
-            if self._meta.get(key) not in (before, after):
+            if self._leases.get(thread_id) not in (before, after):
                 return False
             if after is None:
-                self._meta.pop(key, None)
+                self._leases.pop(thread_id, None)
             else:
-                self._meta[key] = after
+                self._leases[thread_id] = after
             return True
 
-    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
-        with self._lock:
-            held = self._chunks[pool]
-            for old, new in rows:
-                if held.get(old.digest) == old[1:]:
-                    held[old.digest] = new[1:]
-
-    async def rewrap_rows(
+    async def rewrap(
         self,
-        thread_id: str,
-        checkpoints: Sequence[tuple[CheckpointRow, CheckpointRow]],
-        writes: Sequence[tuple[WriteRow, WriteRow]],
+        pool: int,
+        chunks: Pairs[ChunkRow] = (),
+        *,
+        thread: int = 0,
+        checkpoints: Pairs[CheckpointRow] = (),
+        writes: Pairs[WriteRow] = (),
     ) -> None:
         with self._lock:
-            thread = self._alive(thread_id)
-            if thread is None:
-                return
+            held = self._chunks[pool] if chunks else {}
+            for chunk, anew in chunks:
+                if held.get(chunk.digest) == chunk[1:]:
+                    held[chunk.digest] = anew[1:]
             for old, new in checkpoints:
-                place = (thread.serial, old.namespace, old.id)
+                place = (thread, old.namespace, old.id)
                 if self._checkpoints.get(place) == old:
                     self._checkpoints[place] = new
             for was, now in writes:
-                held = self._writes.get((thread.serial, was.namespace, was.checkpoint_id), {})
-                if held.get((was.task_id, was.idx)) == was:
-                    held[was.task_id, was.idx] = now
+                written = self._writes.get((thread, was.namespace, was.checkpoint_id), {})
+                if written.get((was.task_id, was.idx)) == was:
+                    written[was.task_id, was.idx] = now
 
     # -- reading
 
@@ -346,6 +334,8 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
             else:
                 thread = self._alive(query.thread_id)
                 threads = [thread] if thread else []
+            if query.as_they_lie:
+                return [found for one in threads for found in self._walk(one, query)]
             matches = [
                 (thread, self._checkpoints[thread.serial, namespace, checkpoint_id])
                 for thread in threads
@@ -366,23 +356,18 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
                 ]
             return [self._found(thread, row, query.with_writes) for thread, row in matches[: query.limit]]
 
-    async def walk(
-        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
-    ) -> list[Found]:
-        with self._lock:
-            thread = self._alive(thread_id)
-            found: list[Found] = []
-            if thread is None:
-                return found
-            for namespace, ids in sorted(self._namespaces(thread).items()):
-                if after is not None and namespace < after.namespace:
-                    continue
-                start = bisect_right(ids, after.id) if after is not None and namespace == after.namespace else 0
-                for at in ids[start : start + limit - len(found)]:
-                    found.append(self._found(thread, self._checkpoints[thread.serial, namespace, at], with_writes))
-                if len(found) == limit:
-                    break
-            return found
+    def _walk(self, thread: ThreadRow, query: Query) -> list[Found]:
+        found: list[Found] = []
+        after = query.after
+        for namespace, ids in sorted(self._namespaces(thread).items()):
+            if after is not None and namespace < after[2]:
+                continue
+            start = bisect_right(ids, after[0]) if after is not None and namespace == after[2] else 0
+            for at in ids[start : start + query.limit - len(found)]:
+                found.append(self._found(thread, self._checkpoints[thread.serial, namespace, at], query.with_writes))
+            if len(found) == query.limit:
+                break
+        return found
 
     def _ids_before(self, thread: ThreadRow, namespace: str, query: Query) -> list[str]:
         """The newest ids of a namespace that the query's bounds leave, hardly more than a page of them."""
@@ -411,9 +396,7 @@ class MemoryBackend(MemorySurvey, MemoryRecords):
     async def thread_writes(self, thread_id: str) -> list[WriteRow]:
         with self._lock:
             thread = self._alive(thread_id)
-            serial = thread.serial if thread else 0
-            held = [self._writes[serial, namespace, at] for namespace, at in self._written.get(serial, ())]
-            return [write for writes in held for write in writes.values()]
+            return list(self._writes_of(thread.serial)) if thread else []
 
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         held = self._chunks.get(pool, {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from operator import itemgetter
@@ -121,10 +120,6 @@ class MemoryRecords(WithoutVectors):
                 there = held.get(old.name)
                 if there is not None and there[:3] == old[:3]:
                     held[old.name] = there._replace(form=new.form, value=new.value)
-
-    async def record_forms(self) -> dict[int, int]:
-        with self._lock:
-            return dict(Counter(one.form for space in self._spaces.values() for one in space.records.values()))
 
     async def index_records(self, keys: Sequence[str]) -> None:
         """Nothing: a scan looks at every record in any case."""

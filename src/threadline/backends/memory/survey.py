@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
 
 from ...base.forks import renew_after_fork
-from ...ports.checkpoints import CheckpointRow, PoolSummary, Space, ThreadRow, Weight, Weights, WriteRow
-from ...ports.rules import is_hidden
+from ...ports.checkpoints import CheckpointRow, ThreadRow, Weight, Weights, WriteRow
+from ...ports.storage import Space
+from .records import MemoryRecords
 
 __all__ = ["MemorySurvey", "Place"]
 
 Place = tuple[int, str, str]  # thread serial, namespace, checkpoint id
 
 
-class MemorySurvey:
+class MemorySurvey(MemoryRecords):
     """The records, and the half of the Backend port that reads pools."""
 
-    _lock: AbstractContextManager[Any]
-
     def __init__(self) -> None:
+        super().__init__()
         renew_after_fork(self)
         self._threads: dict[str, ThreadRow] = {}
         self._serial = 0
@@ -38,87 +36,55 @@ class MemorySurvey:
         # By pool: the threads that are in it, deleted ones included.
         self._mates: dict[int, set[str]] = defaultdict(set)
         self._chunks: dict[int, dict[bytes, tuple[bytes, int, bytes]]] = defaultdict(dict)
-        self._meta: dict[str, bytes] = {}
+        self._leases: dict[str, bytes] = {}
 
-    async def pool_links(self, pool: int) -> list[bytes]:
+    async def roots(self, pool: int) -> dict[bytes, int]:
         with self._lock:
-            rows: list[Any] = list(self._rows_of(pool))
-            for serial in self._serials(pool):
-                for namespace, checkpoint_id in self._written.get(serial, ()):
-                    rows.extend(self._writes[serial, namespace, checkpoint_id].values())
-            return list({row.links for row in rows if row.links})
+            found = Counter(row.links for serial in self._serials(pool) for row in self._rows_of(serial))
+            found.update({write.links: 0 for serial in self._serials(pool) for write in self._writes_of(serial)})
+            found.pop(b"", None)
+            return found
 
     async def pools(self, after: int, limit: int) -> list[int]:
         return sorted(pool for pool, held in self._chunks.items() if held and pool > after)[:limit]
 
-    async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
-        with self._lock:
-            return sorted(digest for digest in self._chunks.get(pool, {}) if digest > after)[:limit]
-
-    async def summary(self, now: float) -> PoolSummary:
-        with self._lock:
-            names = {thread.serial: thread.thread_id for thread in self._threads.values()}
-            hours: dict[int, int] = defaultdict(int)
-            busy: dict[str, int] = defaultdict(int)
-            for (serial, _, _), row in self._checkpoints.items():
-                if not is_hidden(names[serial]):
-                    busy[names[serial]] += 1
-                if now - row.created < 24 * 3600:
-                    hours[int((now - row.created) // 3600)] += 1
-            writes = [write for held in self._writes.values() for write in held.values()]
-            chunks = [chunk for pool in self._chunks.values() for chunk in pool.values()]
-            rows = self._checkpoints.values()
-            return PoolSummary(
-                threads=sum(t.status != "deleted" and not is_hidden(t.thread_id) for t in self._threads.values()),
-                checkpoints=len(rows),
-                writes=len(writes),
-                chunks=len(chunks),
-                chunk_bytes=sum(len(data) + len(links) for links, _, data in chunks),
-                row_bytes=sum(len(r.document) + len(r.metadata) + len(r.links) for r in rows)
-                + sum(len(write.data) + len(write.links) for write in writes),
-                recent_hours=dict(hours),
-                busiest=sorted(busy.items(), key=lambda pair: (-pair[1], pair[0]))[:10],
-            )
-
     async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
-        held = self._chunks.get(pool, {})
-        return [(d, *held[d][:2], len(held[d][2])) for d in await self.pool_digests(pool, after, limit)]
-
-    async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
         with self._lock:
-            return [(row.links, len(row.document) + len(row.metadata)) for row in self._rows_of(pool)]
-
-    async def size_bytes(self) -> int:
-        figures = await self.summary(0.0)
-        return figures.chunk_bytes + figures.row_bytes
+            held = self._chunks.get(pool, {})
+            digests = sorted(digest for digest in held if digest > after)[:limit]
+            return [(digest, *held[digest][:2], len(held[digest][2])) for digest in digests]
 
     async def space(self) -> Space:
-        return Space(await self.size_bytes(), 0)
+        weights = await self.weights([*self._mates, *self._chunks])
+        size = sum(one.bytes for kind in weights[:3] for one in kind)
+        return Space(size, size)
 
     async def forms(self) -> dict[int, int]:
         with self._lock:
             found = Counter(form for row in self._checkpoints.values() for form in {row.form, row.metadata_form})
             found.update(write.form for held in self._writes.values() for write in held.values())
             found.update(form for pool in self._chunks.values() for _, form, _ in pool.values())
-            return dict(found)
+            found.update(one.form for space in self._spaces.values() for one in space.records.values())
+            return found
 
-    async def weights(self, pools: Sequence[int]) -> Weights:
+    async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
         with self._lock:
-            found = Weights([], [], [])
+            found = Weights([], [], [], [])
             for pool in dict.fromkeys(pools):
                 for serial in self._serials(pool):
-                    rows = list(self._rows_of_thread(serial))
+                    rows, writes = list(self._rows_of(serial)), list(self._writes_of(serial))
                     size = sum(len(row.document) + len(row.metadata) + len(row.links) for row in rows)
-                    places = self._written.get(serial, ())
-                    writes = [one for space, id in places for one in self._writes[serial, space, id].values()]
                     found.checkpoints.append(Weight(pool, serial, len(rows), size))
                     write_size = sum(len(write.data) + len(write.links) for write in writes)
                     found.writes.append(Weight(pool, serial, len(writes), write_size))
+                    if since is not None:
+                        found.recent.extend(row.created for row in rows if row.created >= since)
                 held = self._chunks.get(pool, {})
                 size = sum(len(data) + len(links) for links, _, data in held.values())
                 found.chunks.append(Weight(pool, 0, len(held), size))
-            kinds = ([one for one in some if one.rows] for some in found)
-            return Weights(*kinds)
+            for kind in found[:3]:
+                kind[:] = [one for one in kind if one.rows]
+            return found
 
     def _alive(self, thread_id: str) -> ThreadRow | None:
         thread = self._threads.get(thread_id)
@@ -127,11 +93,11 @@ class MemorySurvey:
     def _serials(self, pool: int) -> set[int]:
         return {self._threads[thread_id].serial for thread_id in self._mates.get(pool, ())}
 
-    def _rows_of(self, pool: int) -> Iterator[CheckpointRow]:
-        for serial in self._serials(pool):
-            yield from self._rows_of_thread(serial)
-
-    def _rows_of_thread(self, serial: int) -> Iterator[CheckpointRow]:
+    def _rows_of(self, serial: int) -> Iterator[CheckpointRow]:
         for namespace, ids in self._ids.get(serial, {}).items():
             for checkpoint_id in ids:
                 yield self._checkpoints[serial, namespace, checkpoint_id]
+
+    def _writes_of(self, serial: int) -> Iterator[WriteRow]:
+        for namespace, checkpoint_id in self._written.get(serial, ()):
+            yield from self._writes[serial, namespace, checkpoint_id].values()

@@ -19,8 +19,9 @@ from pymysql import err
 from pymysql.constants import ER
 
 from ...errors import InvalidRequest, Unavailable
-from ...ports.checkpoints import Applied, Change, Found, Space, Stale, Stamp, ThreadRow
+from ...ports.checkpoints import Applied, Change, Found, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, own_words
+from ...ports.storage import Space
 from ..sql.reader import Work
 from ..sql.writer import SqlBackend, Transaction
 from .binding import bound, bound_many, check_ids, with_text
@@ -165,17 +166,11 @@ class MysqlDatabase:
     async def compact(self) -> None:
         await self.lent(lambda wire: wire.send([f"OPTIMIZE TABLE {', '.join(tables(self._tables.prefix))}".encode()]))
 
-    async def size_bytes(self) -> int:
-        # What the rows take. Files grow by megabytes, and the server's own figures lag behind.
-        counts = [
-            each.encode() for each in (self._sql.count_checkpoints, self._sql.count_writes, self._sql.count_chunks)
-        ]
-        answers = await self.lent(lambda wire: wire.send(counts))
-        return sum(int(answer.rows[0][0]) * _ROW_BYTES + int(answer.rows[0][1]) for answer in answers)
-
     async def space(self) -> Space:
-        # InnoDB's figures are those of pages in use; its free space is shared with other tables.
-        return Space(await self.size_bytes(), 0)
+        # What the rows take. Files grow by megabytes, the server's own figures lag behind, and are of pages in use.
+        answers = await self.lent(lambda wire: wire.send([each.encode() for each in self._sql.counts]))
+        size = sum(int(answer.rows[0][0]) * _ROW_BYTES + int(answer.rows[0][1]) for answer in answers)
+        return Space(size, size)
 
     async def _inside(self, work: Work[T], begin: Sequence[bytes]) -> T:
         async def act(wire: Wire) -> T:

@@ -85,8 +85,13 @@ class MysqlStatements(Statements):
         by_id, in_namespace = self.compared("thread_id"), self.compared("namespace")
         self.newest_id = f"SELECT max(id) AS id FROM {c} WHERE pool = ? AND thread = ? AND {in_namespace}"
         # MySQL documents that DISTINCT, too, may compare no more than max_sort_length bytes: roots would be lost.
-        self.checkpoint_links = f"SELECT links FROM {c} WHERE pool = ?"
-        self.write_links = f"SELECT links FROM {self.w} WHERE pool = ?"
+        self.roots = f"SELECT links, 1 FROM {c} WHERE pool = ? UNION ALL SELECT links, 0 FROM {self.w} WHERE pool = ?"
+        # How many rows each table has, and the bytes in them.
+        own = ((c, "document) + length(metadata"), (self.w, "data"), (k, "data"))
+        self.counts = [
+            f"SELECT count(*), coalesce(sum(length({columns}) + length(links)), 0) FROM {table}"
+            for table, columns in own
+        ]
         # The chunks of a pool and its lock, in one.
         self.drop_pool = f"DELETE p, k FROM {p} p LEFT JOIN {k} k ON k.pool = p.pool WHERE p.pool = ?"
         self.add_pool = f"INSERT INTO {p} (pool) VALUES (?)"

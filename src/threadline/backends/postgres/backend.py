@@ -26,8 +26,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ThreadlineError
-from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Space, Stale, Stamp, ThreadRow
+from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT
+from ...ports.storage import Space
 from ..layers.patience import unhurried
 from ..server import PerLoop
 from ..sql.reader import Work, ordered_writes
@@ -219,7 +220,7 @@ class PostgresDatabase:
         names = ", ".join(self.tables.names())
         await self.lent(lambda session: session.batch([(f"VACUUM {names}", ())]))
 
-    async def size_bytes(self) -> int:
+    async def space(self) -> Space:
         named = "(SELECT to_regclass(name)::oid FROM unnest(%s::text[]) AS name)"
         statement = (
             f"SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_catalog.pg_class WHERE oid IN {named} "
@@ -227,11 +228,9 @@ class PostgresDatabase:
         )
         names = self.tables.names()
         results: list[Result] = await self.lent(lambda session: session.batch([(statement, (names, names))]))
-        return int(results[0].rows[0][0])
-
-    async def space(self) -> Space:
         # How much of its files is free, PostgreSQL tells only where an extension is installed.
-        return Space(await self.size_bytes(), 0)
+        size = int(results[0].rows[0][0])
+        return Space(size, size)
 
     async def _within(self, work: Work[T], opening: Sequence[Step]) -> T:
         async def act(session: Session) -> T:

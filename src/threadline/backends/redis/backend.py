@@ -13,7 +13,18 @@ from typing import Any, NamedTuple
 
 from ...base.drive import Clock
 from ...errors import InvalidRequest, NotFound, Unavailable
-from ...ports.checkpoints import Applied, Change, CheckpointKeys, CheckpointRow, ChunkRow, Stale, ThreadRow, WriteRow
+from ...ports.checkpoints import (
+    Applied,
+    Change,
+    CheckpointKeys,
+    CheckpointRow,
+    ChunkRow,
+    Guard,
+    Pairs,
+    Stale,
+    ThreadRow,
+    WriteRow,
+)
 from ...ports.rules import (
     asked_at,
     mark,
@@ -299,16 +310,10 @@ class RedisBackend:
         await self._directory.unlist(thread_id, entry, is_empty=int(living) <= 0)
 
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
-        looked = [head_of(*key) for key in (*keys, *settled, *guarded)] if seen is not None else []
-        there = [place_of(*key) for key in seen or ()]
+        looked = [head_of(*key) for key in (*keys, *settled, *guard.staying)] if guard is not None else []
+        there = [place_of(*key) for key in guard.seen] if guard is not None else []
         places = [place_of(*key) for key in keys]
         emptied = [head_of(*key) for key in (*keys, *settled)]
         args = [len(looked), *looked, len(there), *there, len(places), *places, *emptied]
@@ -320,7 +325,7 @@ class RedisBackend:
         for patience in (*(0 for _ in range(_FREE_TRIES)), *_GATE_MS):
             version = await self._link.call("shut", keys, [patience])
             reachable.clear()  # what was followed in another try may point to a pack by now
-            await mark(await self._scans.pool_links(pool), reachable, partial(self._reader.links, pool))
+            await mark(await self._scans.roots(pool), reachable, partial(self._reader.links, pool))
             doomed = [digest for digest in candidates if digest not in reachable]
             if not doomed:
                 if patience:
@@ -338,12 +343,17 @@ class RedisBackend:
         args += _words(after)[1:]
         return bool(await self._link.call("swap_thread", self._keys.pool(before.pool), args))
 
-    async def get_lease(self, thread_id: str) -> bytes | None:
-        entry = await self._directory.entry(thread_id)
-        if entry is None:
-            return None
-        record: bytes | None = await self._link.command("HGET", self._keys.of(entry.pool, "leases"), encoded(thread_id))
-        return record
+    async def leases(self, thread_id: str | None = None) -> list[bytes]:
+        if thread_id is not None:
+            entry = await self._directory.entry(thread_id)
+            words = ("HGET", self._keys.of(entry.pool, "leases"), encoded(thread_id)) if entry is not None else ()
+            record = await self._link.command(*words) if words else None
+            return [] if record is None else [record]
+        found: list[bytes] = []
+        async for pools in self._directory.pools():
+            for records in await self._link.batch([("HVALS", self._keys.of(pool, "leases")) for pool in pools]):
+                found += records
+        return found
 
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
         args = [encoded(thread_id), self._ttl_ms, _given(before), _given(after)]
@@ -371,27 +381,23 @@ class RedisBackend:
 
     # -- new bytes for the same things
 
-    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
-        args: list[Any] = [b""]
-        for old, new in rows:
-            args += [_CHUNKS_FIELD, old.digest, pack_chunk(*old[1:]), pack_chunk(*new[1:])]
-        await self._link.call("rewrap", self._keys.pool(pool), args)
-
-    async def rewrap_rows(
+    async def rewrap(
         self,
-        thread_id: str,
-        checkpoints: Sequence[tuple[CheckpointRow, CheckpointRow]],
-        writes: Sequence[tuple[WriteRow, WriteRow]],
+        pool: int,
+        chunks: Pairs[ChunkRow] = (),
+        *,
+        thread: int = 0,
+        checkpoints: Pairs[CheckpointRow] = (),
+        writes: Pairs[WriteRow] = (),
     ) -> None:
-        thread = await self._reader.thread(thread_id)
-        if thread is None or thread.status == "deleted":
-            return
-        args: list[Any] = [b"=" + encoded(thread_id)]
+        head, args = b"%d:" % thread, []
+        for chunk, anew in chunks:
+            args += [_CHUNKS_FIELD, chunk.digest, pack_chunk(*chunk[1:]), pack_chunk(*anew[1:])]
         for old, new in checkpoints:
-            args += [_ROWS_FIELD, place_of(old.namespace, old.id), pack_checkpoint(old), pack_checkpoint(new)]
+            args += [_ROWS_FIELD, head + place_of(*old.key), pack_checkpoint(old), pack_checkpoint(new)]
         for was, now in writes:
-            args += [_WRITES_FIELD, write_place_of(was), pack_write(was), pack_write(now)]
-        await self._link.call("rewrap", self._keys.pool(thread.pool), args)
+            args += [_WRITES_FIELD, head + write_place_of(was), pack_write(was), pack_write(now)]
+        await self._link.call("rewrap", self._keys.pool(pool), args)
 
 
 def _arguments(change: Change, address: Address, number: int) -> list[Any]:

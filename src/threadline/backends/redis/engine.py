@@ -127,9 +127,10 @@ class RedisEngine(ServerEngine):
         link = Link(make, self.identity, turns, is_cluster=self._target.is_cluster, where=self.url)
         opening = partial(self._open, link)
         directory = Directory(link, self._keys, self._pools, opening)
-        reader, scans = RedisReader(link, self._keys, directory), RedisScans(link, self._keys, directory)
+        reader, records = RedisReader(link, self._keys, directory), RedisRecords(link, self._keys, directory)
+        scans = RedisScans(link, self._keys, directory, records)
         writer = RedisBackend(link, self._keys, directory, reader, scans, clock=clock, ttl=self._ttl)
-        ports: Any = _Ports(reader, scans, writer, RedisRecords(link, self._keys, directory))
+        ports: Any = _Ports(reader, scans, writer, records)
         ports = RetryLayer(FirstUseLayer(ports, self._first_use, opening), self._policy, clock, self.note_retry)
         ports = ReadOnlyLayer(ports) if self._read_only else ports
         for layer in self._layers:

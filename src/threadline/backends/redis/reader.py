@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ...base.namespaces import ROOT
-from ...ports.checkpoints import Asking, CheckpointKey, CheckpointKeys, Found, Query, ThreadRow, WriteRow
+from ...ports.checkpoints import Asking, CheckpointKeys, Found, Query, ThreadRow, WriteRow
 from ...ports.rules import HIDDEN, asks, is_hidden, write_order
 from .directory import Directory
 from .keys import (
@@ -90,6 +90,9 @@ class RedisReader:
         if query.thread_id is None:
             return await self._page_of_all(query)
         after = query.after
+        if query.as_they_lie:
+            spoken = b"=" + place_of(after[2], after[0]) if after is not None else b""
+            return await self._all("walk", query.thread_id, int(query.with_writes), spoken, query.limit)
         # The thread's own place in the order decides whether the rest of the last id is before or after it.
         own = encoded(query.thread_id)
         if after is not None and encoded(after[1]) != own:
@@ -99,12 +102,6 @@ class RedisReader:
         spoken = b"=" + escaped(last_namespace) if last_namespace is not None else b""
         args = [int(query.with_writes), spoken, query.limit, *_wanted(query, query.limit + 1)]
         return await self._all("page", query.thread_id, *args)
-
-    async def walk(
-        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
-    ) -> list[Found]:
-        args = (int(with_writes), b"=" + place_of(*after) if after is not None else b"", limit)
-        return await self._all("walk", thread_id, *args)
 
     async def _page_of_all(self, query: Query) -> list[Found]:
         found: list[Found] = []

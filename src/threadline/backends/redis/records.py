@@ -139,14 +139,15 @@ class RedisRecords(WithoutVectors):
         if args:
             await self._link.call("rewrap_records", self._of(space), args)
 
-    async def record_forms(self) -> dict[int, int]:
+    async def forms(self) -> Counter[int]:
+        """Every form that some record has, and how many have it."""
         found = Counter[int]()
         for space in RecordSpace:
             after = b""
             while page := await self._page(space, b"", after, _PAGE):
                 found.update(record.form for record in page)
                 after = page[-1].name
-        return dict(found)
+        return found
 
     async def index_records(self, keys: Sequence[str]) -> None:
         """Nothing: a scan looks at every record in any case."""

@@ -8,20 +8,18 @@ from typing import Any, Protocol, TypeVar
 
 from ...ports.checkpoints import (
     Asking,
-    CheckpointKey,
     CheckpointKeys,
     CheckpointRow,
     Found,
-    PoolSummary,
     Query,
-    Space,
     ThreadRow,
     Weight,
     Weights,
     WriteRow,
 )
-from ...ports.rules import HIDDEN, lease_key, write_order
-from .search import page_statement
+from ...ports.rules import lease_key, write_order
+from ...ports.storage import Space
+from .search import page_statements
 from .statements import CONDITIONS, Statements
 
 __all__ = ["Database", "SqlReader", "Transaction", "Work", "found_row", "ordered_writes"]
@@ -64,11 +62,8 @@ class Database(Protocol):
     async def write(self, work: Work[T]) -> T:
         """The result of work that writes; durable when this returns. Work that raises changes nothing."""
 
-    async def size_bytes(self) -> int:
-        """What the database takes on disk."""
-
     async def space(self) -> Space:
-        """The same as the system counts it, and how much of it is free."""
+        """What the database takes on disk."""
 
     async def setup(self) -> None:
         """Create or migrate the schema."""
@@ -143,33 +138,20 @@ class SqlReader:
         return await self.database.read(work)
 
     async def page(self, query: Query) -> list[Found]:
+        statements = page_statements(self.sql, query)
+
         async def work(tx: Transaction) -> list[Found]:
-            statement, values = page_statement(self.sql, query)
-            rows = await tx.rows(statement, values)
+            rows: list[Any] = []
+            for statement, values in statements:
+                if len(rows) < query.limit:
+                    rows += await tx.rows(statement, [*values, query.limit - len(rows)])
             found = [found_row(row, tx.epoch_base) for row in rows]
             if query.with_writes:
                 await self._add_writes(rows, found, tx)
             return found
 
-        return await (self.database.read(work) if query.with_writes else self.database.read_once(work))
-
-    async def walk(
-        self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
-    ) -> list[Found]:
-        async def work(tx: Transaction) -> list[Found]:
-            rows: list[Any] = []
-            if after is not None:
-                rows += await tx.rows(self.sql.walk_on, (thread_id, *after, limit))
-            if len(rows) < limit:
-                statement = self.sql.walk if after is None else self.sql.walk_over
-                bound = (thread_id,) if after is None else (thread_id, after.namespace)
-                rows += await tx.rows(statement, (*bound, limit - len(rows)))
-            found = [found_row(row, tx.epoch_base) for row in rows]
-            if with_writes:
-                await self._add_writes(rows, found, tx)
-            return found
-
-        return await self.database.read(work)
+        is_one_query = len(statements) == 1 and not query.with_writes
+        return await (self.database.read_once(work) if is_one_query else self.database.read(work))
 
     async def _add_writes(self, rows: Sequence[Any], found: list[Found], tx: Transaction) -> None:
         """Fill in the writes of a page: one query for each namespace of each thread in it."""
@@ -242,20 +224,19 @@ class SqlReader:
             found.update(await tx.rows(*self.sql.chunks_in("digest, links", pool, part)))
         return found
 
-    async def pool_links(self, pool: int) -> list[bytes]:
-        return await self.database.read(lambda tx: self._pool_links(pool, tx))
+    async def roots(self, pool: int) -> dict[bytes, int]:
+        return await self.database.read_once(lambda tx: self._roots(pool, tx))
 
-    async def _pool_links(self, pool: int, tx: Transaction) -> list[bytes]:
-        rows = await tx.rows(self.sql.checkpoint_links, (pool,)) + await tx.rows(self.sql.write_links, (pool,))
-        return [links for (links,) in rows if links]
+    async def _roots(self, pool: int, tx: Transaction) -> dict[bytes, int]:
+        found: dict[bytes, int] = {}
+        for links, count in await tx.rows(self.sql.roots, (pool, pool)):
+            if links:
+                found[links] = found.get(links, 0) + count
+        return found
 
     async def pools(self, after: int, limit: int) -> list[int]:
         rows = await self.database.read_once(lambda tx: tx.rows(self.sql.pools, (after, limit)))
         return [pool for (pool,) in rows]
-
-    async def pool_digests(self, pool: int, after: bytes, limit: int) -> list[bytes]:
-        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.digests, (pool, after, limit)))
-        return [digest for (digest,) in rows]
 
     async def thread(self, thread_id: str) -> ThreadRow | None:
         async def work(tx: Transaction) -> ThreadRow | None:
@@ -277,62 +258,32 @@ class SqlReader:
         return await self.database.read_once(work)
 
     async def count_threads(self, prefix: str = "") -> int:
-        return await self.database.read_once(lambda tx: self._count_threads(prefix, tx))
-
-    async def _count_threads(self, prefix: str, tx: Transaction) -> int:
-        [(count,)] = await tx.rows(*self.sql.count_threads(prefix))
+        [(count,)] = await self.database.read_once(lambda tx: tx.rows(*self.sql.count_threads(prefix)))
         return int(count)
 
-    async def get_lease(self, thread_id: str) -> bytes | None:
-        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.meta, (lease_key(thread_id),)))
-        return bytes(rows[0][0]) if rows else None
-
-    async def leases(self) -> list[bytes]:
-        begin, end = lease_key(""), lease_key("")[:-1] + ";"  # the character after the colon
-        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.meta_values, (begin, end)))
+    async def leases(self, thread_id: str | None = None) -> list[bytes]:
+        if thread_id is not None:
+            statement, names = self.sql.meta, [lease_key(thread_id)]
+        else:
+            statement, names = self.sql.meta_values, [lease_key(""), lease_key("")[:-1] + ";"]  # what follows a colon
+        rows = await self.database.read_once(lambda tx: tx.rows(statement, names))
         return [bytes(value) for (value,) in rows]
 
-    async def weights(self, pools: Sequence[int]) -> Weights:
+    async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
         async def work(tx: Transaction) -> Weights:
-            found = Weights([], [], [])
+            found = Weights([], [], [], [])
             for part in self._batches(list(dict.fromkeys(pools))):
-                for kind, statement in zip(found, self.sql.weights(part), strict=True):
+                for kind, statement in zip(found[:3], self.sql.weights(part), strict=True):
                     rows = await tx.rows(*statement)
                     kind.extend(Weight(pool, thread, count, int(size)) for pool, thread, count, size in rows)
+                if since is not None:
+                    found.recent.extend(created for (created,) in await tx.rows(*self.sql.recent(part, since)))
             return found
-
-        return await self.database.read(work)
-
-    async def summary(self, now: float) -> PoolSummary:
-        async def work(tx: Transaction) -> PoolSummary:
-            sql = self.sql
-            [(checkpoints, checkpoint_bytes)] = await tx.rows(sql.count_checkpoints)
-            [(writes, write_bytes)] = await tx.rows(sql.count_writes)
-            [(chunks, chunk_bytes)] = await tx.rows(sql.count_chunks)
-            hours: dict[int, int] = defaultdict(int)
-            for (created,) in await tx.rows(sql.recent, (now - 24 * 3600,)):
-                hours[int((now - created) // 3600)] += 1
-            return PoolSummary(
-                threads=await self._count_threads("", tx),
-                checkpoints=checkpoints,
-                writes=writes,
-                chunks=chunks,
-                chunk_bytes=int(chunk_bytes),
-                row_bytes=int(checkpoint_bytes + write_bytes),
-                recent_hours=dict(hours),
-                busiest=[(thread_id, count) for thread_id, count in await tx.rows(sql.busiest, (HIDDEN,))],
-            )
 
         return await self.database.read(work)
 
     async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
         return await self.database.read_once(lambda tx: tx.rows(self.sql.chunk_sizes, (pool, after, limit)))
-
-    async def root_sizes(self, pool: int) -> list[tuple[bytes, int]]:
-        return await self.database.read_once(lambda tx: tx.rows(self.sql.root_sizes, (pool,)))
-
-    async def size_bytes(self) -> int:
-        return await self.database.size_bytes()
 
     async def space(self) -> Space:
         return await self.database.space()

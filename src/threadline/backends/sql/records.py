@@ -92,7 +92,6 @@ class RecordStatements:
         self.rewrap = text(
             f"UPDATE {table} SET form = ?, value = ? WHERE {here} AND version = ? AND form = ? AND value = ?"
         )
-        self.forms = text(f"SELECT form, count(*) FROM {table} GROUP BY form")
         self.drop_expired = text(f"DELETE FROM {table} WHERE {here} AND expires IS NOT NULL AND expires <= ?")
 
     def named(self, space: int, names: Sequence[bytes]) -> tuple[str, list[Any]]:
@@ -283,10 +282,6 @@ class SqlRecords(WithoutVectors):
             for old, new in sorted(pairs, key=lambda pair: pair[0].name)
         ]
         await self._database.write(lambda tx: tx.many(self._sql.rewrap, values))
-
-    async def record_forms(self) -> dict[int, int]:
-        rows = await self._database.read_once(lambda tx: tx.rows(self._sql.forms))
-        return {int(form): int(count) for form, count in rows}
 
     async def index_records(self, keys: Sequence[str]) -> None:
         missing: list[str] = []

@@ -1,4 +1,4 @@
-"""The statement of one page of checkpoints, composed of fixed conditions; every value is bound."""
+"""The statements of one page of checkpoints, composed of fixed conditions; every value is bound."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ from ...ports.checkpoints import Query
 from ...ports.rules import HIDDEN
 from .statements import CONDITIONS, Statements
 
-__all__ = ["page_statement"]
+__all__ = ["page_statements"]
 
 
-def page_statement(sql: Statements, query: Query) -> tuple[str, list[Any]]:
-    """The next page of a query, newest id first, then by thread and namespace."""
+def page_statements(sql: Statements, query: Query) -> list[tuple[str, list[Any]]]:
+    """Statements whose rows one after another are a page; each binds also how many rows are still wanted."""
+    if not query.as_they_lie:
+        return [_newest_first(sql, query)]
+    if query.after is None:
+        return [(sql.walk, [query.thread_id])]
+    last_id, _, last_namespace = query.after
+    within = (sql.walk_on, [query.thread_id, last_namespace, last_id])
+    return [within, (sql.walk_over, [query.thread_id, last_namespace])]
+
+
+def _newest_first(sql: Statements, query: Query) -> tuple[str, list[Any]]:
+    """The newest id first, then by thread and namespace."""
     conditions: list[str] = []
     values: list[Any] = []
 
@@ -52,4 +63,4 @@ def page_statement(sql: Statements, query: Query) -> tuple[str, list[Any]]:
     else:
         # Which rows, by their keys alone, and then those rows: sorting must not carry documents along.
         text = sql.page_of_thread.replace(CONDITIONS, " AND ".join(conditions)) + f" {order}"
-    return sql.dialect.text(text), [*values, query.limit]
+    return sql.dialect.text(text), values

@@ -127,7 +127,6 @@ class Statements:
             f"AND status = ? AND coalesce(expires, -1) = coalesce(?, -1) AND tags = ? AND coalesce(metadata, ?) = ?"
         )
         # A thread was used.
-        self.thread_to_put = text(f"SELECT serial, pool, epoch, status, deleted_before, active FROM {t} WHERE {by_id}")
         self.touch = text(f"UPDATE {t} SET active = ? WHERE {by_id}")
         # What remains of a deleted thread.
         self.bury = text(
@@ -212,15 +211,15 @@ class Statements:
         self.move_chunk = text(insert(k, k_columns, "pool, digest", replace=True))
         self.pools = text(f"SELECT DISTINCT pool FROM {k} WHERE pool > ? ORDER BY pool LIMIT ?")
         self.drop_pool = text(f"DELETE FROM {k} WHERE pool = ?")
-        self.digests = text(f"SELECT digest FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?")
-        # What each chunk takes, for the figures of sharing.
+        # What there is in a pool, and what each chunk takes.
         self.chunk_sizes = text(
             f"SELECT digest, links, form, length(data) FROM {k} WHERE pool = ? AND digest > ? ORDER BY digest LIMIT ?"
         )
-        self.root_sizes = text(f"SELECT links, length(document) + length(metadata) FROM {c} WHERE pool = ?")
-        # The roots of a pool.
-        self.checkpoint_links = text(f"SELECT DISTINCT links FROM {c} WHERE pool = ?")
-        self.write_links = text(f"SELECT DISTINCT links FROM {w} WHERE pool = ?")
+        # The roots of a pool, and how many checkpoints have them.
+        self.roots = text(
+            f"SELECT links, count(*) FROM {c} WHERE pool = ? GROUP BY links "
+            f"UNION ALL SELECT DISTINCT links, 0 FROM {w} WHERE pool = ?"
+        )
 
         # New bytes for a row, if nobody has changed it meanwhile.
         self.rewrap_chunk = text(
@@ -244,26 +243,10 @@ class Statements:
         self.add_meta = text(insert(m, "name, value", "name", replace=False))
         self.swap_meta = text(f"UPDATE {m} SET value = ? WHERE {by_name} AND value = ?")
         self.drop_meta = text(f"DELETE FROM {m} WHERE {by_name} AND value = ?")
-        self._summaries(t, c, w, k)
-
-    def _summaries(self, t: str, c: str, w: str, k: str) -> None:
-        """Statements for stats: each figure in one pass over one table."""
-        text = self.dialect.text
-        self.count_checkpoints = text(
-            f"SELECT count(*), coalesce(sum(length(document) + length(metadata) + length(links)), 0) FROM {c}"
-        )
-        self.count_writes = text(f"SELECT count(*), coalesce(sum(length(data) + length(links)), 0) FROM {w}")
-        self.count_chunks = text(f"SELECT count(*), coalesce(sum(length(data) + length(links)), 0) FROM {k}")
-        self.recent = text(f"SELECT created FROM {c} WHERE created >= ?")
-        self.busiest = text(
-            f"SELECT {self.read('t.thread_id')}, count(*) AS n FROM {c} c "
-            f"JOIN {t} t ON t.serial = c.thread AND t.pool = c.pool "
-            f"WHERE {self.compared('t.thread_id', '<')} GROUP BY t.thread_id ORDER BY n DESC, t.thread_id LIMIT 10"
-        )
         # How many rows have which forms; a checkpoint has two.
         self.forms = [
-            text(f"SELECT form, {other}, count(*) FROM {table} GROUP BY form{more}")
-            for table, other, more in ((c, "metadata_form", ", metadata_form"), (w, "form", ""), (k, "form", ""))
+            text(f"SELECT form, {other}, count(*) FROM {table} GROUP BY form, {other}")
+            for table, other in ((c, "metadata_form"), (w, "form"), (k, "form"), (f"{prefix}records", "form"))
         ]
 
     def weights(self, pools: Sequence[int]) -> list[tuple[str, list[Any]]]:
@@ -284,6 +267,12 @@ class Statements:
             )
             for table, thread, size, group in kinds
         ]
+
+    def recent(self, pools: Sequence[int], since: float) -> tuple[str, list[Any]]:
+        """When the checkpoints of some pools were made that were made since, and what the statement binds."""
+        condition, bound = self.dialect.among("pool", pools)
+        statement = f"SELECT created FROM {self.c} WHERE {condition} AND created >= ?"
+        return self.dialect.text(statement), [*bound, since]
 
     def threads(self, after: str, prefix: str, limit: int) -> tuple[str, list[Any]]:
         """Living threads by id, and what the statement binds."""

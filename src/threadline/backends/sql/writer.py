@@ -21,6 +21,8 @@ from ...ports.checkpoints import (
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
+    Guard,
+    Pairs,
     Stale,
     ThreadRow,
     WriteRow,
@@ -194,15 +196,9 @@ class SqlBackend(SqlReader, SqlRecords):
         await self.database.write(work)
 
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
-        known = frozenset(seen or ())
+        known = frozenset(guard.seen if guard is not None else ())
 
         async def work(tx: Transaction) -> int | None:
             # Held, so that nobody goes on from one of these between the look and the deletion.
@@ -210,10 +206,10 @@ class SqlBackend(SqlReader, SqlRecords):
             if thread is None or thread.status == "deleted":
                 return 0
             place = (thread.pool, thread.serial)
-            if seen is not None and not known.issuperset(
-                await self._child_keys(place, [*keys, *settled, *guarded], tx)
-            ):
-                return None
+            if guard is not None:
+                heirs = await self._child_keys(place, [*keys, *settled, *guard.staying], tx)
+                if not known.issuperset(heirs):
+                    return None
             await self._drop_named(self.sql.w, "checkpoint_id", place, [*keys, *settled], tx)
             removed = await self._drop_named(self.sql.c, "id", place, keys, tx)
             if any(key.namespace == ROOT for key in (*keys, *settled)):
@@ -244,7 +240,7 @@ class SqlBackend(SqlReader, SqlRecords):
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         async def work(tx: Transaction) -> int:
             await tx.lock(pool, exclusive=True)
-            await mark(await self._pool_links(pool, tx), reachable, partial(self._links, pool, tx=tx))
+            await mark(await self._roots(pool, tx), reachable, partial(self._links, pool, tx=tx))
             doomed = [digest for digest in candidates if digest not in reachable]
             if doomed:
                 for part in self._batches(doomed):
@@ -292,44 +288,29 @@ class SqlBackend(SqlReader, SqlRecords):
     async def compact(self) -> None:
         await self.database.compact()
 
-    async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
-        values = [(new.links, new.form, new.data, pool, old.digest, old.form, old.data) for old, new in rows]
-        await self.database.write(lambda tx: tx.many(self.sql.rewrap_chunk, values))
-
-    async def rewrap_rows(
+    async def rewrap(
         self,
-        thread_id: str,
-        checkpoints: Sequence[tuple[CheckpointRow, CheckpointRow]],
-        writes: Sequence[tuple[WriteRow, WriteRow]],
+        pool: int,
+        chunks: Pairs[ChunkRow] = (),
+        *,
+        thread: int = 0,
+        checkpoints: Pairs[CheckpointRow] = (),
+        writes: Pairs[WriteRow] = (),
     ) -> None:
+        sql, place = self.sql, (pool, thread)
+        steps = (
+            (sql.rewrap_chunk, [(*new[1:], pool, old.digest, old.form, old.data) for old, new in chunks]),
+            (sql.rewrap_checkpoint, [(*new[4:8], *place, *old.key, old.document) for old, new in checkpoints]),
+            (
+                sql.rewrap_write,
+                [(new.form, new.data, *place, *old.key, old.task_id, old.idx, old.data) for old, new in writes],
+            ),
+        )
+
         async def work(tx: Transaction) -> None:
-            thread = await self._thread(thread_id, tx)
-            if thread is None:
-                return
-            place = (thread.pool, thread.serial)
-            await tx.many(
-                self.sql.rewrap_checkpoint,
-                [
-                    (
-                        new.form,
-                        new.document,
-                        new.metadata_form,
-                        new.metadata,
-                        *place,
-                        old.namespace,
-                        old.id,
-                        old.document,
-                    )
-                    for old, new in checkpoints
-                ],
-            )
-            await tx.many(
-                self.sql.rewrap_write,
-                [
-                    (new.form, new.data, *place, old.namespace, old.checkpoint_id, old.task_id, old.idx, old.data)
-                    for old, new in writes
-                ],
-            )
+            for statement, values in steps:
+                if values:
+                    await tx.many(statement, values)
 
         await self.database.write(work)
 

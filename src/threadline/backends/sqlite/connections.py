@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ...errors import Closed, Conflict, InvalidRequest, ReadOnly, StorageFull, Unavailable
-from ...ports.checkpoints import Space
+from ...ports.storage import Space
 from .dialect import page_counts
 from .errors import is_busy, translated, translated_error
 from .file import DatabaseFile, absolute, uri_of
@@ -176,16 +176,11 @@ class SqliteConnections:
             self._patiently(connection, "VACUUM")
             self._patiently(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def used_bytes(self) -> int:
-        """The bytes of all pages that are in use."""
-        pages, unused, page_bytes = self.read(page_counts)
-        return (pages - unused) * page_bytes
-
     def space(self) -> Space:
-        """The bytes of the file and of the log beside it, and how many of them are unused."""
+        """The bytes of all pages in use, of the file and the log beside it, and how many of them are unused."""
         pages, unused, page_bytes = self.read(page_counts)
         on_disk = 0 if self._is_single else size_of(self._place) + size_of(f"{self._place}-wal")
-        return Space(on_disk or pages * page_bytes, unused * page_bytes)
+        return Space((pages - unused) * page_bytes, on_disk or pages * page_bytes, unused * page_bytes)
 
     def set_up(self) -> None:
         """Create or migrate the schema, in one transaction; safe from many processes at once."""

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...base.drive import run_now
 from ...errors import InvalidRequest
-from ...ports.checkpoints import Change, Space, Stamp
+from ...ports.checkpoints import Change, Stamp
 from ...ports.engine import Operation
+from ...ports.storage import Space
 from ..layers.layer import Layering
 from ..sql.statements import Statements, check_prefix, indexed_keys
 from ..sql.writer import Transaction
@@ -227,9 +228,6 @@ class _Database:
 
     async def compact(self) -> None:
         await self._call(self._connections.compact)
-
-    async def size_bytes(self) -> int:
-        return await self._call(self._connections.used_bytes)
 
     async def space(self) -> Space:
         return await self._call(self._connections.space)

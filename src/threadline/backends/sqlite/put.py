@@ -12,7 +12,18 @@ from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...errors import StorageFull
-from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointKeys, Found, Stale, Stamp, ThreadRow
+from ...ports.checkpoints import (
+    Applied,
+    Change,
+    CheckpointKey,
+    CheckpointKeys,
+    Found,
+    Guard,
+    Query,
+    Stale,
+    Stamp,
+    ThreadRow,
+)
 from ...ports.records import RecordChange
 from ...ports.rules import ACTIVITY_SECONDS, is_beginning, is_usual
 from ..sql.reader import found_row, ordered_writes
@@ -81,26 +92,22 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
         except StorageFull:
             await self.database.make_room()
         # One transaction may need more room than there is: most rows are deleted before it, in parts.
-        while page := await self.walk(thread_id, None, _PART):
-            await self.remove_checkpoints(thread_id, [CheckpointKey(one.row.namespace, one.row.id) for one in page])
+        rows = Query(thread_id=thread_id, as_they_lie=True, limit=_PART, with_writes=False)
+        while page := await self.page(rows):
+            await self.remove_checkpoints(thread_id, [one.key for one in page])
         thread = await self.thread(thread_id)
         if thread is not None:
-            await self.collect(thread.pool, await self.pool_digests(thread.pool, b"", _ALL), set())
+            chunks = await self.chunk_sizes(thread.pool, b"", _ALL)
+            await self.collect(thread.pool, [digest for digest, *_ in chunks], set())
         return await self._with_room(lambda: SqlBackend.remove_thread(self, thread_id, deleted_before, now))
 
     async def remove_checkpoints(
-        self,
-        thread_id: str,
-        keys: CheckpointKeys,
-        settled: CheckpointKeys = (),
-        *,
-        seen: CheckpointKeys | None = None,
-        guarded: CheckpointKeys = (),
+        self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
         async def remove(part: Sequence[tuple[CheckpointKey, bool]]) -> int | None:
             going = [key for key, goes in part if goes]
             emptied = [key for key, goes in part if not goes]
-            return await SqlBackend.remove_checkpoints(self, thread_id, going, emptied, seen=seen, guarded=guarded)
+            return await SqlBackend.remove_checkpoints(self, thread_id, going, emptied, guard)
 
         return await self._in_parts(remove, [*((key, True) for key in keys), *((key, False) for key in settled)])
 

@@ -112,7 +112,7 @@ def copy(
             with progress_bar("copying") as progress:
                 report = stoppable(lambda: store.saver.copy_to(target, progress=progress, **choice))
             if follow:
-                report = _followed(store.saver, target, choice, report, pause)
+                report = _followed(store.saver, target, choice, pause)
     tell(report, [("from", without_password(source)), ("to", without_password(to))], as_json)
 
 
@@ -230,7 +230,7 @@ def stoppable(work: Callable[[], CopyReport]) -> CopyReport:
         raise typer.Exit(130) from None
 
 
-def _followed(source: Saver, target: Saver, choice: dict[str, Any], report: CopyReport, pause: float) -> CopyReport:
+def _followed(source: Saver, target: Saver, choice: dict[str, Any], pause: float) -> CopyReport:
     """Copy what is new, again and again, until Ctrl-C or SIGTERM; then look at everything once more."""
     complain("following: stop the writers, then press Ctrl-C for the last pass")
     former = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a supervisor ends it

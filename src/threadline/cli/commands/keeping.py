@@ -16,7 +16,7 @@ from ...core.retention.plan import Plan
 from ...core.retention.policy import Policy, seconds_of
 from ...core.retention.sweep import Swept
 from ...errors import InvalidRequest, Unavailable
-from ...ports.checkpoints import Space
+from ...ports.storage import Space
 from ...show.forms import plan_json
 from ..open import Store, open_store
 from ..output import (

@@ -21,12 +21,12 @@ from ...base.checkpoint import empty_checkpoint
 from ...base.ids import id_after
 from ...base.namespaces import TASK
 from ...errors import Conflict, InvalidRequest, NotFound
-from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointRow, Found, WriteRow
+from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointRow, Found, Guard, WriteRow
 from ..attempts import ATTEMPTS, gave_up
 from ..context import Context, Tools
 from ..known import witness_of
 from ..lifecycle import living, tags_of
-from ..paging import ancestors, thread_rows
+from ..paging import ancestors, thread_rows, walk
 from ..requests import text_id
 from ..retention.policy import seconds_of
 from ..retention.prune import remove
@@ -87,7 +87,7 @@ async def _fork_within(store: Context, thread_id: str, at: At, namespace: str, n
             # From now on a prune spares what the copy is replayed from. What went before the copy came is missed now.
             if chain and await _chain(store, target) != chain:
                 made = [row.key for row in rows]
-                await store.backend.remove_checkpoints(thread_id, made, seen=())
+                await store.backend.remove_checkpoints(thread_id, made, guard=Guard(()))
                 raise Conflict(
                     f"checkpoint {target.row.id} of thread {thread_id!r} was pruned while it was forked: "
                     f"fork another one"
@@ -166,7 +166,7 @@ async def _memories(store: Context, target: Found, root_id: str, now: float) -> 
     """
     thread_id, key = target.thread_id, target.key
     # Whether there is any other namespace; a thread without subgraphs need not be read.
-    if key.namespace or not await store.walk(thread_id, CheckpointKey("", _LAST_ID), 1):
+    if key.namespace or not await walk(store, thread_id, CheckpointKey("", _LAST_ID), 1):
         return []
     every = await thread_rows(store, thread_id)
     rows = {one.key: one for one in every}

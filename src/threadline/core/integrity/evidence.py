@@ -21,6 +21,7 @@ from ...ports.checkpoints import (
     CheckpointKey,
     CheckpointRow,
     Found,
+    Query,
     Stale,
     ThreadRow,
     WriteRow,
@@ -161,7 +162,7 @@ async def let_go(backend: Backend, thread_id: str, key: CheckpointKey, now: floa
     """Keep chunks of this checkpoint no longer; the last one takes the keeper along."""
     for row in await _keepers(backend, thread_id):
         await backend.remove_checkpoints(row.thread_id, [key])
-        if not await backend.walk(row.thread_id, None, 1):
+        if not await backend.page(Query(thread_id=row.thread_id, limit=1, with_writes=False)):
             await backend.remove_thread(row.thread_id, "0", now)
 
 

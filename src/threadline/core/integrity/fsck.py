@@ -30,7 +30,7 @@ from ..attempts import ATTEMPTS
 from ..context import Context
 from ..history.graph import on_a_cycle
 from ..lifecycle import tags_of
-from ..paging import checkpoint_pages, digest_pages, each_pool, thread_rows
+from ..paging import checkpoint_pages, chunk_pages, each_pool, has_chunks, thread_rows
 from ..records.upkeep import damaged_records
 from ..requests import text_ids
 from ..retention.trash import each_entry, id_of_entry, origin_of
@@ -158,8 +158,8 @@ class _Inquiry:
         """The chunks of a pool that no row leads to, and which of them are damaged."""
         self.chunks += walk.count()
         unmet: list[bytes] = []
-        async for page in digest_pages(self.backend, walk.pool):
-            unmet += [digest for digest in page if digest not in walk.sound and digest not in walk.troubled]
+        async for page in chunk_pages(self.backend, walk.pool):
+            unmet += [one[0] for one in page if one[0] not in walk.sound and one[0] not in walk.troubled]
         if not unmet:
             return
         # Marked after they were listed: a chunk that a writer brought meanwhile has its row by now.
@@ -169,7 +169,7 @@ class _Inquiry:
             links = await self.backend.links(walk.pool, digests)
             return {digest: below if type(below) is bytes else b"" for digest, below in links.items()}
 
-        roots = [links for links in await self.backend.pool_links(walk.pool) if type(links) is bytes]
+        roots = [links for links in await self.backend.roots(walk.pool) if type(links) is bytes]
         await mark(roots, reachable, links_of)
         for batch in batches([digest for digest in unmet if digest not in reachable], _BATCH):
             found = await walk.fetch(batch)
@@ -341,4 +341,4 @@ async def _leaked(backend: Backend, suspects: Sequence[int]) -> tuple[int, ...]:
     if not suspects:
         return ()
     used = {thread.pool for prefix in ("", HIDDEN) for thread in await all_threads(backend, prefix)}
-    return tuple([pool for pool in suspects if pool not in used and await backend.pool_digests(pool, b"", 1)])
+    return tuple([pool for pool in suspects if pool not in used and await has_chunks(backend, pool)])

@@ -25,7 +25,7 @@ from ...ports.checkpoints import Change, CheckpointKey, CheckpointRow, ChunkRow,
 from ...ports.rules import mark
 from ..context import Context, Tools
 from ..history.graph import Parents, parents_first
-from ..paging import chunk_weights, digest_pages
+from ..paging import chunk_weights
 from ..rows import ABSENT, Document, Roots, draft, write_row
 from .fsck import judge
 from .report import Damage, check_damages
@@ -220,8 +220,7 @@ class _Healer:
         named, are_there = await self._chunks_below(pair[0])
         names = [named]
         if not are_there:
-            pages = digest_pages(self.walk.store.backend, self.walk.pool)
-            names.append(named.union({digest async for page in pages for digest in page}))
+            names.append(named.union(await chunk_weights(self.walk.store.backend, self.walk.pool)))
         return _Lost(pair, names)
 
     async def _chunks_below(self, links: bytes) -> tuple[set[bytes], bool]:
@@ -322,7 +321,7 @@ class _Healer:
                 elif held[1] != links or self.walk.content_of(held) != content:
                     anew.append((ChunkRow(*held), made))
             if anew:
-                await self.walk.store.backend.rewrap_chunks(pool, anew)
+                await self.walk.store.backend.rewrap(pool, anew)
         return absent
 
     def _row(self, found: Found, document: Document, roots: Roots) -> CheckpointRow:

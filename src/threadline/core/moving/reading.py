@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ...base.namespaces import ROOT
 from ...ports.checkpoints import CheckpointKey, Found, ThreadRow, WriteRow
 from ..context import Context
+from ..paging import walk
 from .report import CopyChoice
 
 __all__ = ["Cut", "cut_of", "has_any", "pages_of"]
@@ -48,13 +49,13 @@ async def cut_of(store: Context, thread_id: str) -> Cut:
 
 async def has_any(store: Context, thread: ThreadRow, choice: CopyChoice) -> bool:
     """Whether a thread was there at the moment up to which checkpoints are wanted."""
-    oldest = await store.walk(thread.thread_id, None, 1)
+    oldest = await walk(store, thread.thread_id, None, 1)
     if not oldest:
         return choice.had(thread)
     if choice.wants(oldest[0].row):
         return True
     after: CheckpointKey | None = None
-    while page := await store.walk(thread.thread_id, after, _PAGE):
+    while page := await walk(store, thread.thread_id, after, _PAGE):
         if any(choice.wants(found.row) for found in page):
             return True
         after = page[-1].key
@@ -64,13 +65,13 @@ async def has_any(store: Context, thread: ThreadRow, choice: CopyChoice) -> bool
 async def pages_of(store: Context, thread_id: str, cut: Cut) -> AsyncIterator[list[Found]]:
     """The checkpoints of a thread before the cut, page by page: of subgraphs first, then of the root, oldest first."""
     after: CheckpointKey | None = CheckpointKey(ROOT, _LAST_ID)
-    while page := await store.walk(thread_id, after, _PAGE):
+    while page := await walk(store, thread_id, after, _PAGE):
         yield page
         if len(page) < _PAGE:
             break
         after = page[-1].key
     after = None
-    while page := await store.walk(thread_id, after, _PAGE):
+    while page := await walk(store, thread_id, after, _PAGE):
         own = [found for found in page if found.key.namespace == ROOT and cut.has(found.key)]
         if own:
             yield own

@@ -15,7 +15,7 @@ from ...errors import Corrupt, Unavailable
 from ...ports.checkpoints import Change, CheckpointKey, CheckpointRow, Found, ThreadRow, Witness, WriteRow
 from ..context import Context
 from ..known import witness_of
-from ..paging import parts_of
+from ..paging import parts_of, walk
 from ..rows import name_of, write_place
 from .carrier import Carrier, Missing, WentStale
 from .likeness import likenesses
@@ -153,7 +153,7 @@ class ThreadCopy:
         held: dict[CheckpointKey, CheckpointRow] = {}
         # Just before the first: its id without the last character sorts below it, and hardly anything lies between.
         after = CheckpointKey(first.namespace, first.id[:-1])
-        while found := await self.target.walk(self.target_id, after, len(page) + 1):
+        while found := await walk(self.target, self.target_id, after, len(page) + 1):
             held.update({one.key: one.row for one in found})
             after = found[-1].key
             if len(found) <= len(page) or after >= last:

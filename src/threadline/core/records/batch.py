@@ -186,13 +186,13 @@ async def run_batch(
         else:
             results[position] = await _namespaces(store, op)
     if gets:
-        await _get(store, options, gets, results)
+        await _get(store, gets, results)
     if puts:
         await put_items(store, options.items, puts)
     return results
 
 
-async def _get(store: Context, options: StoreOptions, gets: Sequence[tuple[int, Any]], results: list[Any]) -> None:
+async def _get(store: Context, gets: Sequence[tuple[int, Any]], results: list[Any]) -> None:
     parts: dict[bool, list[tuple[int, Any]]] = {}
     for position, op in gets:
         moment = getattr(op, "as_of", None)

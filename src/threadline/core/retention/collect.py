@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from ...ports.checkpoints import Backend
-from ...ports.rules import mark
 from ..paging import chunk_weights, each_pool
 
 __all__ = ["Unneeded", "unneeded_chunks"]
@@ -25,10 +23,8 @@ async def unneeded_chunks(backend: Backend, progress: Callable[[int, int], None]
     """How many chunks of all pools nothing refers to; `progress` hears how many pools are done."""
     chunks = size = done = 0
     async for pool in each_pool(backend):
-        reachable: set[bytes] = set()
-        await mark(await backend.pool_links(pool), reachable, partial(backend.links, pool))
         weights = await chunk_weights(backend, pool)
-        unneeded = weights.keys() - reachable
+        unneeded = weights.keys() - weights.reached_from(await backend.roots(pool))
         chunks, size = chunks + len(unneeded), size + weights.total(unneeded)
         done += 1
         if progress is not None:

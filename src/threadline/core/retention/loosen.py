@@ -49,7 +49,7 @@ async def loosen(store: Context, pool: int) -> int:
     is in the cold tier stays where it is: collecting reads no object.
     """
     links: dict[bytes, bytes] = {}
-    rows = [one for one in await store.backend.pool_links(pool) if type(one) is bytes]
+    rows = [one for one in await store.backend.roots(pool) if type(one) is bytes]
     await mark(rows, set(), partial(_noted, store, pool, links))
     pointers = await _pointers(store, pool, [digest for digest, below in links.items() if len(below) == DIGEST_BYTES])
     pointing = {row.digest for held in pointers.values() for row, _ in held}
@@ -111,7 +111,7 @@ async def _loosen(store: Context, pool: int, pack: Pack, pointers: list[tuple[Ch
     if size >= (1 - _MOST_DEAD) * sum(map(len, pack.contents())):
         return False
     wrap = store.tools.envelope.wrap
-    await store.backend.rewrap_chunks(
+    await store.backend.rewrap(
         pool,
         [(row, ChunkRow(row.digest, b"", *wrap(content, chunk_place(pool, row.digest)))) for row, content in living],
     )

@@ -7,20 +7,19 @@ that another one's delta channel is replayed from is never let go: for such chan
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from ...base.ids import id_of_now
 from ...errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
-from ...ports.checkpoints import Backend, CheckpointKey, Found, Query
-from ...ports.rules import ASIDE, hidden_ids_of, kind_of, mark
+from ...ports.checkpoints import Backend, CheckpointKey, Found, Guard, Query
+from ...ports.rules import ASIDE, hidden_ids_of, kind_of
 from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
 from ..history.graph import History, history_from, history_of
 from ..history.revisions import At, resolve
 from ..integrity.evidence import forget_evidence
 from ..lifecycle import forget_checkpoint, living, marks_of, tags_of
-from ..paging import digest_pages, each_found, each_thread, has_chunks, thread_rows
+from ..paging import chunk_weights, each_found, each_thread, has_chunks, thread_rows
 from ..requests import Place, plain_text, text_ids
 from ..rows import fits_column
 from .policy import seconds_of
@@ -155,7 +154,7 @@ async def delete_checkpoint(store: Context, place: Place, into: Bin | None = Non
     if into is not None:
         thread = await store.backend.thread(place.thread_id)
         await into.keep([key], tags=marks_of(thread, key) if thread is not None else "[]")
-    removed = await store.backend.remove_checkpoints(place.thread_id, [key], seen=list(children))
+    removed = await store.backend.remove_checkpoints(place.thread_id, [key], guard=Guard(list(children)))
     if into is not None:
         into.went([key] if removed else [])
         await into.close()
@@ -205,30 +204,17 @@ async def collect_pool(backend: Backend, pool: int) -> int:
 
 async def _collect(backend: Backend, pool: int) -> tuple[int, int]:
     """The same; returns how many chunks went, and how many there were."""
-    reachable: set[bytes] = set()
-    await mark(await backend.pool_links(pool), reachable, partial(backend.links, pool))
-    digests = [digest async for page in digest_pages(backend, pool) for digest in page]
-    candidates = [digest for digest in digests if digest not in reachable]
+    chunks = await chunk_weights(backend, pool)
+    reachable = chunks.reached_from(await backend.roots(pool))
+    # No pointer outlives its pack: a put of the item that it stands for, between two batches, finds the row of the
+    # pointer and does not bring the item again. A backend may part a batch further, where room is short.
+    candidates = sorted((one for one in chunks if one not in reachable), key=lambda digest: not chunks[digest][0])
     size = max(_CHUNK_BATCH, -(-len(candidates) // _MOST_MARKINGS))
-    candidates = await _pointers_first(backend, pool, candidates)
     removed = 0
     for start in range(0, len(candidates), size):
         # From the rows anew, not from the forecast: an item that was followed may point to a pack by now.
         removed += await backend.collect(pool, candidates[start : start + size], set())
-    return removed, len(digests)
-
-
-async def _pointers_first(backend: Backend, pool: int, digests: list[bytes]) -> list[bytes]:
-    """Chunks in an order in which no pointer outlives its pack.
-
-    A put of the item that a pointer stands for, between two batches, finds its row and does not bring it again. A
-    backend may part a batch further, where room is short.
-    """
-    linked: set[bytes] = set()
-    for start in range(0, len(digests), _CHUNK_BATCH):
-        links = await backend.links(pool, digests[start : start + _CHUNK_BATCH])
-        linked.update(digest for digest, below in links.items() if below)
-    return sorted(digests, key=lambda digest: digest not in linked)
+    return removed, len(chunks)
 
 
 async def _collect_when_due(store: Context, pool: int) -> None:
@@ -328,10 +314,10 @@ async def remove_batch(
         if spares_marked:
             going.spare(await marked_in(store.backend, thread_id))
         keys, settled = ([key for key in part if key not in going.spared] for part in (doomed, emptied))
-        seen = going.children([*keys, *settled, *going.guarded])
+        guard = Guard(going.children([*keys, *settled, *going.guarded]), going.guarded)
         if into is not None:
             await into.keep(keys, settled)
-        removed = await store.backend.remove_checkpoints(thread_id, keys, settled, seen=seen, guarded=going.guarded)
+        removed = await store.backend.remove_checkpoints(thread_id, keys, settled, guard)
         if removed is not None:
             if into is not None:
                 into.went(keys, settled)

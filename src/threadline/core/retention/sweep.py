@@ -12,7 +12,7 @@ from ...base.checkpoint import RESUME, waiting
 from ...base.printable import printable
 from ...errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
 from ...ports.checkpoints import Backend, CheckpointKey, Found, ThreadRow, WriteRow
-from ...ports.rules import ACTIVITY_SECONDS, mark
+from ...ports.rules import ACTIVITY_SECONDS
 from .. import leases
 from ..context import Context
 from ..history.graph import History, history_from
@@ -281,10 +281,8 @@ async def freed_bytes(backend: Backend, pool: int, rows: Sequence[Found], doomed
     """The bytes that removing checkpoints would free: their rows, and chunks that nothing else needs."""
     going = [found.row for found in rows if found.key in doomed]
     staying = {found.row.links for found in rows} - {row.links for row in going}
-    others = set(await backend.pool_links(pool)) - {row.links for row in going}
-    reachable: set[bytes] = set()
-    await mark([*staying, *others], reachable, partial(backend.links, pool))
     weights = await chunk_weights(backend, pool)
-    return weights.total(weights.keys() - reachable) + sum(
+    others = (await backend.roots(pool)).keys() - {row.links for row in going}
+    return weights.total(weights.keys() - weights.reached_from([*staying, *others])) + sum(
         len(row.document) + len(row.metadata) + len(row.links) for row in going
     )

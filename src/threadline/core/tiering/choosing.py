@@ -81,7 +81,7 @@ async def choose_chunks(backend: Backend, pool: int, due: Due, policy: TierPolic
     heads = [found.row.links for found in await backend.heads(names, "")]
     order: dict[bytes, None] = {}
     await _follow(backend, pool, heads, order)
-    await _follow(backend, pool, sorted(await backend.pool_links(pool)), order)
+    await _follow(backend, pool, sorted(await backend.roots(pool)), order)
     # What nothing leads to is left to be collected.
     return [Chosen(digest, sizes[digest]) for digest in order if digest in sizes]
 

@@ -14,6 +14,7 @@ from .. import leases
 from ..context import Context
 from ..paging import each_pool, each_thread
 from ..retention.policy import TierPolicy, seconds_of
+from ..stats import add_up
 from .choosing import Due, choose_chunks, cold_chunks, due_of, reachable_from
 from .moving import Mover, restore_chunks
 from .registry import ObjectRecord, forget_object, note_orphan, registered
@@ -114,10 +115,10 @@ async def restore_tier(
     )
 
 
-async def tier_status(store: Context, now: float) -> TierStatus:
+async def tier_status(store: Context) -> TierStatus:
     """What is where, in figures; reads no object."""
     tier, backend = _tier(store), store.backend
-    summary = await backend.summary(now)
+    totals = await add_up(backend)
     cold = cold_bytes = reference_bytes = 0
     async for pool in each_pool(backend):
         for row, reference in await cold_chunks(backend, tier, pool):
@@ -128,11 +129,11 @@ async def tier_status(store: Context, now: float) -> TierStatus:
     uses = await _uses(backend, tier, records)
     return TierStatus(
         where=tier.objects.where,
-        hot_chunks=summary.chunks - cold,
-        hot_bytes=summary.chunk_bytes - reference_bytes,
+        hot_chunks=totals.chunks - cold,
+        hot_bytes=totals.chunk_bytes - reference_bytes,
         cold_chunks=cold,
         cold_bytes=cold_bytes,
-        row_bytes=summary.row_bytes,
+        row_bytes=totals.row_bytes,
         reference_bytes=reference_bytes,
         objects=len(records),
         object_bytes=sum(record.size for record in records.values()),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from ...base.checkpoint import Config
 from ...base.ids import new_id
 from ...errors import Conflict, InvalidRequest, NotFound
-from ...ports.checkpoints import Backend, CheckpointKey, Found
+from ...ports.checkpoints import Backend, CheckpointKey, Found, Guard, Query
 from ..half import Half
 from ..making import checkpoint, everything, id_of, ids_of, place, put, stored, values_at
 from ..marks import two_savers
@@ -236,9 +236,11 @@ async def test_what_was_deleted_can_be_put_again(saver: Half, thread: str) -> No
 async def test_what_somebody_went_on_from_since_it_was_looked_at_is_not_deleted(saver: Half, thread: str) -> None:
     engine = saver.saver._engine
 
-    async def removed(*args: Any, seen: list[CheckpointKey]) -> int | None:
+    async def removed(
+        keys: Sequence[CheckpointKey], settled: Sequence[CheckpointKey] = (), *, seen: list[CheckpointKey]
+    ) -> int | None:
         def act(backend: Backend) -> Coroutine[Any, Any, int | None]:
-            return backend.remove_checkpoints(thread, *args, seen=seen)
+            return backend.remove_checkpoints(thread, keys, settled, Guard(seen))
 
         return await engine.arun(act) if saver.is_async else engine.run(act)
 
@@ -304,7 +306,8 @@ async def test_the_children_of_checkpoints_are_known(saver: Half, thread: str) -
 
 
 def _walked(thread: str, after: CheckpointKey | None, limit: int, backend: Backend) -> Coroutine[Any, Any, list[Found]]:
-    return backend.walk(thread, after, limit, with_writes=True)
+    cursor = (after.id, thread, after.namespace) if after is not None else None
+    return backend.page(Query(thread_id=thread, as_they_lie=True, after=cursor, limit=limit))
 
 
 async def _asked(saver: Half, act: Callable[[Backend], Coroutine[Any, Any, Any]]) -> Any:

@@ -166,7 +166,7 @@ async def test_a_put_under_a_lost_lease_is_refused(saver: Half, thread: str) -> 
         stolen = bytes(16) + b"\0" * 8
 
         async def steal(backend: object) -> None:
-            current = await backend.get_lease(thread)  # type: ignore[attr-defined]
+            [current] = await backend.leases(thread)  # type: ignore[attr-defined]
             assert await backend.swap_lease(thread, current, stolen)  # type: ignore[attr-defined]
 
         await engine.arun(steal) if saver.is_async else engine.run(steal)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from ...base.checkpoint import ERROR, INTERRUPT, RESUME, Config
 from ...errors import InvalidRequest
-from ...ports.checkpoints import ChunkRow
+from ...ports.checkpoints import ChunkRow, Query
 from ..half import Half
 from ..making import checkpoint, id_of, place, put, values_at
 from ..raising import refused
@@ -17,6 +20,11 @@ _LOOP = {"source": "loop", "step": 0, "parents": {}}
 
 async def _named(saver: Half, **options: Any) -> list[str]:
     return [info.thread_id async for info in saver.threads(**options)]
+
+
+async def _ask(saver: Half, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    engine = saver.saver._engine
+    await engine.arun(act) if saver.is_async else engine.run(act)
 
 
 async def test_threads_are_listed_by_id(saver: Half, thread: str) -> None:
@@ -197,35 +205,80 @@ async def test_a_task_that_was_answered_and_finished_waits_no_more(saver: Half, 
     assert [one.task_id async for one in saver.interrupts(prefix=thread)] == ["waiting"]
 
 
+async def test_a_pool_tells_its_roots_and_what_it_holds(saver: Half, thread: str) -> None:
+    """What collecting and all figures rely on: the links of every row, and how many checkpoints have them."""
+    config = place(thread)
+    for turn in range(3):
+        config = await put(saver, config, {"text": ["a word " * 200], "turn": turn})
+    await saver.put_writes(config, [("text", "another " * 200)], "task")
+
+    async def look(backend: Any) -> None:
+        row = await backend.thread(thread)
+        rows = await backend.page(Query(thread_id=thread))
+        expected = Counter(found.row.links for found in rows)
+        expected.update({write.links: 0 for write in rows[0].writes})
+        assert await backend.roots(row.pool) == expected
+        assert 0 in expected.values()
+        weights = await backend.weights([row.pool], 0.0)
+        assert [(one.thread, one.rows) for one in weights.checkpoints] == [(row.serial, 3)]
+        assert sorted(weights.recent) == sorted(found.row.created for found in rows)
+        later = await backend.weights([row.pool], max(weights.recent) + 1.0)
+        assert (later.checkpoints, later.recent) == (weights.checkpoints, [])
+        assert (await backend.weights([row.pool])).recent == []
+        assert await backend.roots(row.pool + 1_000_000) == {}
+
+    await _ask(saver, look)
+
+
+async def test_rows_are_rewrapped_only_where_they_are_what_was_read(saver: Half, thread: str) -> None:
+    config = await put(saver, place(thread), {"turn": 0})
+    await saver.put_writes(config, [("turn", 1)], "task")
+
+    async def rewrap(backend: Any) -> None:
+        thread_row = await backend.thread(thread)
+        act = partial(backend.rewrap, thread_row.pool, thread=thread_row.serial)
+        [found] = await backend.page(Query(thread_id=thread))
+        row, [write] = found.row, found.writes
+        await act(checkpoints=[(row._replace(document=b"other"), row._replace(metadata=b"late"))])
+        await act(writes=[(write._replace(data=b"other"), write._replace(data=b"late"))])
+        gone = row._replace(id=row.id + "0")
+        await act(checkpoints=[(gone, gone)], writes=[(write._replace(idx=7), write)])
+        assert await backend.page(Query(thread_id=thread)) == [found]
+        new, anew = row._replace(document=row.document + b"\0"), write._replace(data=write.data + b"\0")
+        await act(checkpoints=[(row, new)], writes=[(write, anew)])
+        assert await backend.page(Query(thread_id=thread)) == [found._replace(row=new, writes=[anew])]
+        await act(checkpoints=[(new, row)], writes=[(anew, write)])
+
+    await _ask(saver, rewrap)
+    await saver.clear_cache()
+    assert await values_at(saver, place(thread)) == {"turn": 0}
+
+
 async def test_rows_of_chunks_are_swapped_only_where_they_are_what_was_read(saver: Half, thread: str) -> None:
     """What the cold tier and the rotation of keys rely on: a row that changed, or is gone, stays so."""
     await put(saver, place(thread), {"text": ["a word " * 200, "another " * 200]})
 
     async def swap(backend: Any) -> None:
         pool = (await backend.thread(thread)).pool
-        digests = await backend.pool_digests(pool, b"", 1000)
-        rows = {row[0]: ChunkRow(*row) for row in await backend.chunks(pool, digests)}
         told = await backend.chunk_sizes(pool, b"", 1000)
+        rows = {row[0]: ChunkRow(*row) for row in await backend.chunks(pool, [one[0] for one in told])}
+        for at, one in enumerate(told):
+            assert await backend.chunk_sizes(pool, one[0], 1) == told[at + 1 : at + 2]
         assert [tuple(one) for one in told] == [
             (row.digest, row.links, row.form, len(row.data)) for row in sorted(rows.values())
         ]
         one = next(iter(rows.values()))
         far = one._replace(form=one.form | 1 << 30, data=b"somewhere else")
         gone = one._replace(digest=bytes(16))
-        await backend.rewrap_chunks(
-            pool, [(one._replace(data=b"not this"), far), (gone, far._replace(digest=bytes(16)))]
-        )
+        await backend.rewrap(pool, [(one._replace(data=b"not this"), far), (gone, far._replace(digest=bytes(16)))])
         assert [ChunkRow(*row) for row in await backend.chunks(pool, [one.digest, bytes(16)])] == [one]
         for before, after in ((one, far), (one, one._replace(data=b"late")), (far, one)):
-            await backend.rewrap_chunks(pool, [(before, after)])
+            await backend.rewrap(pool, [(before, after)])
             held = [ChunkRow(*row) for row in await backend.chunks(pool, [one.digest])]
             assert held == [far if after is not one else one]
             forms = await backend.forms()
             assert (far.form in forms) is (after is not one)
 
-    if saver.is_async:
-        await saver.saver._engine.arun(swap)
-    else:
-        saver.saver._engine.run(swap)
+    await _ask(saver, swap)
     await saver.clear_cache()
     assert (await values_at(saver, place(thread)))["text"] == ["a word " * 200, "another " * 200]

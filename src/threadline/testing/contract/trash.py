@@ -197,10 +197,11 @@ async def _spoil(saver: Half, thread: str, item: Any) -> None:
     async def spoil(backend: Any) -> None:
         pool = (await backend.thread(thread)).pool
         content, spoilt = tools.codec.encode(item), 0
-        for found in await backend.chunks(pool, await backend.pool_digests(pool, b"", 10_000)):
+        digests = [digest for digest, *_ in await backend.chunk_sizes(pool, b"", 10_000)]
+        for found in await backend.chunks(pool, digests):
             chunk = ChunkRow(*found)
             if content in tools.envelope.unwrap(chunk.form, chunk.data, chunk_place(pool, chunk.digest)):
-                await backend.rewrap_chunks(pool, [(chunk, chunk._replace(data=b"\0" * 40))])
+                await backend.rewrap(pool, [(chunk, chunk._replace(data=b"\0" * 40))])
                 spoilt += 1
         assert spoilt
 

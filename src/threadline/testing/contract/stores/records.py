@@ -75,7 +75,7 @@ async def test_new_bytes_replace_those_that_are_there_still_and_nothing_else(sav
     gone = old._replace(name=pack_name((thread, "a", "", "gone")))
     await records(saver, "rewrap_records", ITEM, [(old, old._replace(value=b"late")), (gone, gone)])
     assert await records(saver, "read_records", ITEM, [put.name, gone.name]) == [new, None]
-    assert (await records(saver, "record_forms"))[4] >= 1
+    assert (await records(saver, "forms"))[4] >= 1
 
 
 async def test_of_two_writers_who_saw_the_same_version_one_succeeds(saver: Half, thread: str) -> None:

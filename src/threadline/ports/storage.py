@@ -1,0 +1,40 @@
+"""The Storage port: a store as a whole, with its checkpoints and its named records alike."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from .marks import reads, writes
+
+__all__ = ["Space", "Storage"]
+
+
+class Space(NamedTuple):
+    """What a store holds, what it takes from the system with every file it has, and how much of that holds nothing."""
+
+    held_bytes: int
+    taken_bytes: int
+    free_bytes: int = 0
+
+
+class Storage(Protocol):
+    """What is asked of the place where everything is stored; methods are coroutines as in the other ports."""
+
+    @writes(is_long=True)
+    async def setup(self) -> None:
+        """Create what is missing; safe from many processes at once."""
+
+    @reads(is_long=True)
+    async def forms(self) -> dict[int, int]:
+        """Every form that some stored bytes have, also of records, and how many rows have it.
+
+        A row of two forms counts for both.
+        """
+
+    @reads(is_long=True)
+    async def space(self) -> Space:
+        """What the whole store takes on disk or in memory."""
+
+    @writes(is_long=True, is_of_store=True)
+    async def compact(self) -> None:
+        """Give the space of what was deleted back to the system, as far as the storage can."""
