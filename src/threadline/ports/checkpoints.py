@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from .marks import reads, writes
 from .records import Records
+from .whole import Wholes
 
 __all__ = [
     "Applied",
@@ -483,5 +484,5 @@ class Upkeep(Protocol):
         """Give the space of what was deleted back to the system, as far as the storage can."""
 
 
-class Backend(Checkpoints, Upkeep, Records, Protocol):
+class Backend(Checkpoints, Upkeep, Wholes, Records, Protocol):
     """Where records live: an engine hands an operation one object with all ports."""

@@ -170,6 +170,7 @@ def _of_changes(changes: Sequence[Any]) -> list[str]:
 _NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
     "apply": _of_changes,
     "heads": list,
+    "wholes": list,
     "swap_thread": lambda row: [row.thread_id],
     **dict.fromkeys(
         (

@@ -10,13 +10,14 @@ from typing import Any
 from ...base.forks import renew_after_fork
 from ...ports.checkpoints import CheckpointRow, PoolSummary, Space, ThreadRow, Weight, Weights, WriteRow
 from ...ports.rules import is_hidden
+from ...ports.whole import WithoutWholes
 
 __all__ = ["MemorySurvey", "Place"]
 
 Place = tuple[int, str, str]  # thread serial, namespace, checkpoint id
 
 
-class MemorySurvey:
+class MemorySurvey(WithoutWholes):
     """The records, and the half of the Backend port that reads pools."""
 
     _lock: AbstractContextManager[Any]

@@ -11,6 +11,7 @@ from ...ports.checkpoints import (
     CheckpointKey,
     CheckpointKeys,
     CheckpointRow,
+    ChunkRow,
     Found,
     PoolSummary,
     Query,
@@ -21,6 +22,7 @@ from ...ports.checkpoints import (
     WriteRow,
 )
 from ...ports.rules import HIDDEN, lease_key, write_order
+from ...ports.whole import Whole
 from .search import page_statement
 from .statements import CONDITIONS, Statements
 
@@ -276,6 +278,20 @@ class SqlReader:
 
         return await self.database.read_once(work)
 
+    async def wholes(self, thread_ids: Sequence[str]) -> list[Whole] | None:
+        return await self.database.read(lambda tx: self._wholes(list(dict.fromkeys(thread_ids)), tx))
+
+    async def _wholes(self, thread_ids: Sequence[str], tx: Transaction) -> list[Whole]:
+        found: list[Whole] = []
+        for part in self._batches(thread_ids):
+            threads, checkpoints, writes = [await tx.rows(*one) for one in self.sql.wholes(part)]
+            named = [ThreadRow(*row) for row in threads]
+            chunks: list[Any] = []
+            for pools in self._batches(list({row.pool for row in named if row.status != "deleted"})):
+                chunks += await tx.rows(*self.sql.chunks_of(pools))
+            found += _wholes(named, checkpoints, writes, chunks, tx.epoch_base)
+        return found
+
     async def count_threads(self, prefix: str = "") -> int:
         return await self.database.read_once(lambda tx: self._count_threads(prefix, tx))
 
@@ -361,6 +377,23 @@ def found_row(row: Sequence[Any], epoch_base: int) -> Found:
     """A checkpoint from a row of `find` and its like, without its writes."""
     checkpoint = _new(CheckpointRow, row[3:16])
     return _new(Found, (row[0], row[1], row[2] + epoch_base, checkpoint, []))
+
+
+def _wholes(
+    threads: list[ThreadRow], checkpoints: list[Any], writes: list[Any], chunks: list[Any], epoch_base: int
+) -> Iterator[Whole]:
+    """Threads with all that belongs to them, from the rows of each kind."""
+    of_thread: dict[int, tuple[list[CheckpointRow], list[WriteRow]]] = defaultdict(lambda: ([], []))
+    of_pool: dict[int, list[ChunkRow]] = defaultdict(list)
+    for serial, *row in checkpoints:
+        of_thread[serial][0].append(_new(CheckpointRow, row))
+    for serial, *row in writes:
+        of_thread[serial][1].append(_new(WriteRow, (*row, False)))
+    for pool, *row in chunks:
+        of_pool[pool].append(_new(ChunkRow, row))
+    for thread in threads:
+        held = of_thread[thread.serial]
+        yield Whole(thread._replace(epoch=thread.epoch + epoch_base), *held, of_pool[thread.pool])
 
 
 def ordered_writes(rows: Sequence[Sequence[Any]]) -> list[WriteRow]:

@@ -299,6 +299,24 @@ class Statements:
         statement = f"SELECT {self.read(THREAD_COLUMNS)} FROM {self.t} WHERE {living} ORDER BY thread_id LIMIT ?"
         return self.dialect.text(statement), [after, *bound, limit]
 
+    def wholes(self, thread_ids: Sequence[str]) -> list[tuple[str, list[Any]]]:
+        """These threads; their checkpoints and writes, each behind its thread's serial; and what each binds."""
+        condition, bound = self.dialect.among("t.thread_id", thread_ids)
+        kinds = ((self.c, CHECKPOINT_COLUMNS, " ORDER BY r.namespace, r.id"), (self.w, WRITE_COLUMNS, ""))
+        rows = [
+            f"SELECT t.serial, {self.read(', '.join('r.' + column for column in columns.split(', ')))} FROM {self.t} t "
+            f"JOIN {table} r ON r.pool = t.pool AND r.thread = t.serial WHERE {condition}{order}"
+            for table, columns, order in kinds
+        ]
+        threads = self.read(", ".join("t." + column for column in THREAD_COLUMNS.split(", ")))
+        statements = [f"SELECT {threads} FROM {self.t} t WHERE {condition}", *rows]
+        return [(self.dialect.text(statement), list(bound)) for statement in statements]
+
+    def chunks_of(self, pools: Sequence[int]) -> tuple[str, list[Any]]:
+        """All chunks of these pools, each behind its pool, and what the statement binds."""
+        condition, bound = self.dialect.among("pool", pools)
+        return self.dialect.text(f"SELECT pool, digest, links, form, data FROM {self.k} WHERE {condition}"), bound
+
     def newest_writes_of(self, thread_ids: Sequence[str]) -> tuple[str, list[Any]]:
         """The pending writes at the newest root checkpoints of these threads, each behind the serial of its thread."""
         condition, bound = self.dialect.among("t.thread_id", thread_ids)
