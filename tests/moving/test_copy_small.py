@@ -5,6 +5,7 @@ from house import INTERRUPT, config, grow, is_sound, picture, put
 
 from threadline.backends.layers.retry import RetryLayer
 from threadline.core.moving.small import SmallThreads
+from threadline.ports.checkpoints import CheckpointKey
 
 COUNT = 60
 
@@ -155,5 +156,25 @@ def test_whole_threads_are_what_their_parts_are(house, kind):
             rows = await store.chunks(whole.thread.pool, digests)
             assert sorted(whole.chunks) == sorted(rows) or name == "t002"
         assert found["t002"].checkpoints == []
+
+    saver.run(compare)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "mysql", "redis"])
+def test_an_outline_is_the_walk_without_what_checkpoints_hold(house, kind):
+    saver = _fill(house(kind), 12)
+    grow(saver, config("t005"), 3, 9)
+
+    async def compare(store):
+        rows = [found.row for found in await store.walk("t005", None, 100)]
+        wanted = [(row.namespace, row.id, row.parent, row.step, row.source, row.created) for row in rows]
+        assert len({row.namespace for row in rows}) == 2
+        for page in (1, 4, 100):
+            found, after = [], None
+            while part := await store.backend.outline("t005", after, page):
+                found += map(tuple, part)
+                after = CheckpointKey(*part[-1][:2])
+            assert found == wanted
+        assert await store.backend.outline("nobody", None, 10) == []
 
     saver.run(compare)

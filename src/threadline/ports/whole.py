@@ -1,4 +1,4 @@
-"""Whole threads, many in one go: for who moves many small threads, and would wait for each of them otherwise."""
+"""Threads in one go: many small ones with all that belongs to them, or a long one without what its checkpoints hold."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from .marks import reads
 
 if TYPE_CHECKING:
-    from .checkpoints import CheckpointRow, ChunkRow, ThreadRow, WriteRow
+    from .checkpoints import CheckpointKey, CheckpointRow, ChunkRow, Found, ThreadRow, WriteRow
 
-__all__ = ["Whole", "Wholes", "WithoutWholes"]
+__all__ = ["Outline", "Whole", "Wholes", "WithoutOutlines", "WithoutWholes"]
+
+# Of a checkpoint: namespace, id, parent, step, source, created. A plain tuple, because the garbage collector leaves
+# those alone, and a thread may have a hundred thousand.
+Outline = tuple[str, str, "str | None", "int | None", "str | None", float]
 
 
 class Whole(NamedTuple):
@@ -25,7 +29,7 @@ class Whole(NamedTuple):
 
 
 class Wholes(Protocol):
-    """What a copy of many small threads needs."""
+    """What a copy of many small threads needs, and the drawing of a long one."""
 
     @reads()
     async def wholes(self, thread_ids: Sequence[str]) -> list[Whole] | None:
@@ -34,9 +38,25 @@ class Wholes(Protocol):
         All of it is in memory at once: `weights` tells before how much that is. None where the storage cannot give it.
         """
 
+    @reads()
+    async def outline(self, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Outline]:
+        """The next checkpoints of a thread by namespace and id, without what they hold."""
+
 
 class WithoutWholes:
-    """The same of a backend whose threads are read one by one."""
+    """The part of a backend whose threads are read one by one."""
 
     async def wholes(self, thread_ids: Sequence[str]) -> list[Whole] | None:
         return None
+
+
+class WithoutOutlines:
+    """The part of a backend that reads a checkpoint whole or not at all."""
+
+    if TYPE_CHECKING:
+
+        async def walk(self, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Found]: ...
+
+    async def outline(self, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Outline]:
+        rows = [found.row for found in await self.walk(thread_id, after, limit)]
+        return [(row.namespace, row.id, row.parent, row.step, row.source, row.created) for row in rows]

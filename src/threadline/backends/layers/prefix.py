@@ -178,6 +178,7 @@ _NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
             "children",
             "find",
             "get_lease",
+            "outline",
             "remove_checkpoints",
             "remove_thread",
             "rewrap_rows",

@@ -10,14 +10,14 @@ from typing import Any
 from ...base.forks import renew_after_fork
 from ...ports.checkpoints import CheckpointRow, PoolSummary, Space, ThreadRow, Weight, Weights, WriteRow
 from ...ports.rules import is_hidden
-from ...ports.whole import WithoutWholes
+from ...ports.whole import WithoutOutlines, WithoutWholes
 
 __all__ = ["MemorySurvey", "Place"]
 
 Place = tuple[int, str, str]  # thread serial, namespace, checkpoint id
 
 
-class MemorySurvey(WithoutWholes):
+class MemorySurvey(WithoutWholes, WithoutOutlines):
     """The records, and the half of the Backend port that reads pools."""
 
     _lock: AbstractContextManager[Any]

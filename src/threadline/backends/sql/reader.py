@@ -22,7 +22,7 @@ from ...ports.checkpoints import (
     WriteRow,
 )
 from ...ports.rules import HIDDEN, lease_key, write_order
-from ...ports.whole import Whole
+from ...ports.whole import Outline, Whole
 from .search import page_statement
 from .statements import CONDITIONS, Statements
 
@@ -159,19 +159,18 @@ class SqlReader:
         self, thread_id: str, after: CheckpointKey | None, limit: int, *, with_writes: bool = False
     ) -> list[Found]:
         async def work(tx: Transaction) -> list[Found]:
-            rows: list[Any] = []
-            if after is not None:
-                rows += await tx.rows(self.sql.walk_on, (thread_id, *after, limit))
-            if len(rows) < limit:
-                statement = self.sql.walk if after is None else self.sql.walk_over
-                bound = (thread_id,) if after is None else (thread_id, after.namespace)
-                rows += await tx.rows(statement, (*bound, limit - len(rows)))
+            sql = self.sql
+            rows = await _walked((sql.walk, sql.walk_on, sql.walk_over), thread_id, after, limit, tx)
             found = [found_row(row, tx.epoch_base) for row in rows]
             if with_writes:
                 await self._add_writes(rows, found, tx)
             return found
 
         return await self.database.read(work)
+
+    async def outline(self, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Outline]:
+        statements = (self.sql.outline, self.sql.outline_on, self.sql.outline_over)
+        return await self.database.read(lambda tx: _walked(statements, thread_id, after, limit, tx))
 
     async def _add_writes(self, rows: Sequence[Any], found: list[Found], tx: Transaction) -> None:
         """Fill in the writes of a page: one query for each namespace of each thread in it."""
@@ -371,6 +370,19 @@ class SqlReader:
             part = list(values[position : position + size])
             yield part + part[-1:] * (size - len(part))
             position += size
+
+
+async def _walked(
+    statements: tuple[str, str, str], thread_id: str, after: CheckpointKey | None, limit: int, tx: Transaction
+) -> list[Any]:
+    """Rows of a thread as they lie: from the first, or on in a namespace and over to the next."""
+    first, on, over = statements
+    if after is None:
+        return await tx.rows(first, (thread_id, limit))
+    rows = await tx.rows(on, (thread_id, *after, limit))
+    if len(rows) < limit:
+        rows += await tx.rows(over, (thread_id, after.namespace, limit - len(rows)))
+    return rows
 
 
 def found_row(row: Sequence[Any], epoch_base: int) -> Found:

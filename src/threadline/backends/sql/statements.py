@@ -164,6 +164,11 @@ class Statements:
         self.walk = text(f"{of_thread} t.{by_id} {as_they_lie}")
         self.walk_on = text(f"{of_thread} t.{by_id} AND c.{by_namespace} AND c.id > ? ORDER BY c.id LIMIT ?")
         self.walk_over = text(f"{of_thread} t.{by_id} AND {self.compared('c.namespace', '>')} {as_they_lie}")
+        # The same without what they hold.
+        outlined = read("c.namespace, c.id, c.parent, c.step, c.source, c.created")
+        self.outline, self.outline_on, self.outline_over = (
+            one.replace(found, f"SELECT {outlined}", 1) for one in (self.walk, self.walk_on, self.walk_over)
+        )
         self.heads = f"{of_thread} {CONDITIONS} AND c.{by_namespace} AND c.id = ({self.newest_of('c.namespace')})"
         joined = f"FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial"
         keys = f"SELECT c.pool, c.thread, c.namespace, c.id {joined}"
