@@ -41,6 +41,9 @@ class MemorySurvey(WithoutWholes, WithoutOutlines):
         self._chunks: dict[int, dict[bytes, tuple[bytes, int, bytes]]] = defaultdict(dict)
         self._meta: dict[str, bytes] = {}
 
+    async def trim(self) -> None:
+        return None
+
     async def pool_links(self, pool: int) -> list[bytes]:
         with self._lock:
             rows: list[Any] = list(self._rows_of(pool))

@@ -31,6 +31,9 @@ class RedisScans(WithoutWholes):
         self._keys = keys
         self._directory = directory
 
+    async def trim(self) -> None:
+        return None  # the server gives memory back by itself
+
     async def pool_links(self, pool: int) -> list[bytes]:
         return list({head[1] for script in (_ROWS, _WRITES) async for head in self._heads(script, pool)} - {b""})
 

@@ -78,6 +78,9 @@ class Database(Protocol):
     async def compact(self) -> None:
         """Give unused space back."""
 
+    async def trim(self) -> None:
+        """The same while writers go on; nothing where the server does that by itself."""
+
 
 _new = tuple.__new__
 

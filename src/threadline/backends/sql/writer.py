@@ -292,6 +292,9 @@ class SqlBackend(SqlReader, SqlRecords):
     async def compact(self) -> None:
         await self.database.compact()
 
+    async def trim(self) -> None:
+        await self.database.trim()
+
     async def rewrap_chunks(self, pool: int, rows: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
         values = [(new.links, new.form, new.data, pool, old.digest, old.form, old.data) for old, new in rows]
         await self.database.write(lambda tx: tx.many(self.sql.rewrap_chunk, values))

@@ -228,6 +228,9 @@ class _Database:
     async def compact(self) -> None:
         await self._call(self._connections.compact)
 
+    async def trim(self) -> None:
+        await self._call(self._connections.trim)
+
     async def size_bytes(self) -> int:
         return await self._call(self._connections.used_bytes)
 
