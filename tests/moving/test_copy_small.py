@@ -178,3 +178,22 @@ def test_an_outline_is_the_walk_without_what_checkpoints_hold(house, kind):
         assert await store.backend.outline("nobody", None, 10) == []
 
     saver.run(compare)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "mysql", "redis"])
+def test_threads_are_swapped_each_only_if_it_is_what_it_was(house, kind):
+    saver = _fill(house(kind), 3)
+
+    async def swap(store):
+        rows = [await store.thread(f"t{number:03}") for number in range(3)]
+        wanted = [row._replace(status="archived") for row in rows]
+        stale = rows[1]._replace(tags='["another"]')
+        made = await store.backend.swap_threads([(rows[2], wanted[2]), (stale, wanted[1]._replace(expires=1.0))])
+        assert made == [True, False]
+        # The same again, after an answer that never came, is harmless.
+        assert await store.backend.swap_threads([(rows[2], wanted[2])]) == [True]
+        assert await store.backend.swap_threads([]) == []
+        found = [(await store.thread(row.thread_id)).status for row in rows]
+        assert found == ["active", "active", "archived"]
+
+    saver.run(swap)

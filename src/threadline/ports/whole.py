@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .marks import reads
+from .marks import reads, writes
 
 if TYPE_CHECKING:
     from .checkpoints import CheckpointKey, CheckpointRow, ChunkRow, Found, ThreadRow, WriteRow
@@ -38,6 +38,10 @@ class Wholes(Protocol):
         All of it is in memory at once: `weights` tells before how much that is. None where the storage cannot give it.
         """
 
+    @writes()
+    async def swap_threads(self, swaps: Sequence[tuple[ThreadRow, ThreadRow]]) -> list[bool]:
+        """What `swap_thread` does and says, for each of these; in one transaction where the storage has that."""
+
     @reads()
     async def outline(self, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Outline]:
         """The next checkpoints of a thread by namespace and id, without what they hold."""
@@ -46,8 +50,15 @@ class Wholes(Protocol):
 class WithoutWholes:
     """The part of a backend whose threads are read one by one."""
 
+    if TYPE_CHECKING:
+
+        async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool: ...
+
     async def wholes(self, thread_ids: Sequence[str]) -> list[Whole] | None:
         return None
+
+    async def swap_threads(self, swaps: Sequence[tuple[ThreadRow, ThreadRow]]) -> list[bool]:
+        return [await self.swap_thread(before, after) for before, after in swaps]
 
 
 class WithoutOutlines:

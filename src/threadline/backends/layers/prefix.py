@@ -172,6 +172,7 @@ _NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
     "heads": list,
     "wholes": list,
     "swap_thread": lambda row: [row.thread_id],
+    "swap_threads": lambda swaps: [before.thread_id for before, _ in swaps],
     **dict.fromkeys(
         (
             "chain",

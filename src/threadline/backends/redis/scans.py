@@ -9,7 +9,6 @@ from typing import Any
 from ...errors import InvalidRequest
 from ...ports.checkpoints import PoolSummary, Space, Weight, Weights
 from ...ports.rules import is_hidden
-from ...ports.whole import WithoutWholes
 from .directory import Directory
 from .keys import POOL_KEYS, Keys, decoded, encoded, lives, thread_of
 from .reader import batches
@@ -23,7 +22,7 @@ _DAY_SECONDS = 24 * 3600
 _ROWS, _WRITES = "row_heads", "write_heads"
 
 
-class RedisScans(WithoutWholes):
+class RedisScans:
     """The part of the ports that reads pools."""
 
     def __init__(self, link: Link, keys: Keys, directory: Directory) -> None:

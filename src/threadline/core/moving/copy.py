@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Sequence
 from ...base.hashing import blake2b
 from ...base.namespaces import ROOT
 from ...errors import Conflict, Corrupt, NotFound, StorageFull
-from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointRow, Stamp, ThreadRow, WriteRow
+from ...ports.checkpoints import Applied, Change, CheckpointKey, Stamp, ThreadRow, WriteRow
 from ...ports.rules import asks, own_words
 from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
@@ -23,7 +23,7 @@ from .carrier import Carrier
 from .items import copy_items
 from .reading import has_any
 from .report import CopyChoice, CopyReport, Progress
-from .small import SmallThreads
+from .small import Copied, SmallThreads
 from .threads import ThreadCopy
 from .translate import Translator
 
@@ -201,15 +201,22 @@ class _Copy:
         assert isinstance(outcome, Applied)
         return outcome.stamp
 
-    async def _finish_small(
-        self,
-        thread: ThreadRow,
-        translator: Translator,
-        checkpoints: Sequence[CheckpointRow],
-        writes: Sequence[WriteRow],
-    ) -> None:
-        newest = max((row.id for row in checkpoints if row.namespace == ROOT), default=None)
-        await self._finish(thread, thread.thread_id, translator, newest, writes, ())
+    async def _finish_small(self, copied: Sequence[Copied]) -> None:
+        """The same as `_finish` for many threads that were just begun."""
+        swaps: list[tuple[ThreadRow, ThreadRow]] = []
+        for whole, held, translator in copied:
+            newest = max((row.id for row in whole.checkpoints if row.namespace == ROOT), default=None)
+            try:
+                await self._settle(whole.thread, held.thread_id, newest, whole.writes)
+            except Conflict as conflict:
+                self.report.problems.append(f"thread {held.thread_id!r}: {conflict}")
+                continue
+            swaps.append((held, self._wanted(whole.thread, held, translator, ())))
+        swaps = [(held, wanted) for held, wanted in swaps if own_words(held) != own_words(wanted)]
+        made = await self.target.backend.swap_threads(swaps) if swaps else []
+        for (held, wanted), is_made in zip(swaps, made, strict=True):
+            if not is_made:
+                await self._set_words(held, wanted)
 
     async def _finish(
         self,
@@ -221,23 +228,30 @@ class _Copy:
         left_out: Container[CheckpointKey],
     ) -> None:
         """Set status, expiry, tags and metadata; settle questions that wait no longer."""
-        asked = {write.checkpoint_id for write in writes if asks(write)}
-        if newest is not None and asked and newest not in asked:
-            await self.target.backend.apply([Change(thread_id=target_id, now=thread.active, settles=newest)])
+        await self._settle(thread, target_id, newest, writes)
         held = await self.target.thread(target_id)
         if held is None:
             raise NotFound(f"thread {target_id!r} was deleted from the target while it was copied")
+        await self._set_words(held, self._wanted(thread, held, translator, left_out))
+
+    async def _settle(self, thread: ThreadRow, target_id: str, newest: str | None, writes: Sequence[WriteRow]) -> None:
+        asked = {write.checkpoint_id for write in writes if asks(write)}
+        if newest is not None and asked and newest not in asked:
+            await self.target.backend.apply([Change(thread_id=target_id, now=thread.active, settles=newest)])
+
+    def _wanted(
+        self, thread: ThreadRow, held: ThreadRow, translator: Translator, left_out: Container[CheckpointKey]
+    ) -> ThreadRow:
+        """A thread of the target with the status, expiry, tags and metadata of the source's."""
         try:
-            metadata = translator.words(thread, target_id)
+            metadata = translator.words(thread, held.thread_id)
             if metadata and encoded_metadata(self.target.tools, held) == encoded_metadata(self.source.tools, thread):
                 metadata = held.metadata  # sealed anew it would only look different
         except Corrupt as fault:
             self.report.problems.append(f"{fault}; the thread was copied without it")
             metadata = b""
         tags = tags_text(thread, lambda key: key not in left_out)
-        await self._set_words(
-            held, held._replace(status=thread.status, expires=thread.expires, tags=tags, metadata=metadata)
-        )
+        return held._replace(status=thread.status, expires=thread.expires, tags=tags, metadata=metadata)
 
     async def _set_words(self, held: ThreadRow, wanted: ThreadRow) -> ThreadRow:
         for _ in range(ATTEMPTS):

@@ -11,21 +11,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ...base.checkpoint import INTERRUPT
 from ...errors import Conflict, NotFound
 from ...packs.cold import is_cold
 from ...ports.checkpoints import (
     Applied,
     Change,
-    CheckpointRow,
     ChunkRow,
     Found,
     Stamp,
     ThreadRow,
-    WriteRow,
     split_links,
 )
-from ...ports.rules import own_words
+from ...ports.rules import asks, own_words
 from ...ports.whole import Whole
 from ..context import Context
 from ..paging import parts_of
@@ -33,7 +30,7 @@ from .carrier import children_first
 from .report import CopyReport
 from .translate import DAMAGES, Fault, Names, Opened, Translator, are_same, fault_in
 
-__all__ = ["SmallThreads"]
+__all__ = ["Copied", "SmallThreads"]
 
 # What counts as small, and how much is moved at a time.
 _MOST_ROWS = 64
@@ -52,8 +49,16 @@ class _Sent(NamedTuple):
     translator: Translator
 
 
+class Copied(NamedTuple):
+    """A thread that was copied, and its row in the target."""
+
+    whole: Whole
+    held: ThreadRow
+    translator: Translator
+
+
 class SmallThreads:
-    """Copies those of some threads that are small; `finish` sets what people said of one."""
+    """Copies those of some threads that are small; `finish` sets what people said of them."""
 
     def __init__(
         self,
@@ -61,7 +66,7 @@ class SmallThreads:
         target: Context,
         report: CopyReport,
         advance: Callable[[int], None],
-        finish: Callable[[ThreadRow, Translator, Sequence[CheckpointRow], Sequence[WriteRow]], Awaitable[None]],
+        finish: Callable[[Sequence[Copied]], Awaitable[None]],
     ) -> None:
         self._source, self._target, self._report = source, target, report
         self._advance, self._finish = advance, finish
@@ -114,12 +119,7 @@ class SmallThreads:
         except Conflict:
             sent = []
         if sent:
-            await self._verify(sent)
-        for whole, _, translator in sent:
-            try:
-                await self._settle(whole, translator)
-            except Conflict as conflict:
-                self._report.problems.append(f"thread {whole.thread.thread_id!r}: {conflict}")
+            await self._finish([one for one in await self._verify(sent) if _has_words(one.whole)])
         return done | {whole.thread.thread_id for whole, _, _ in sent}
 
     async def _wholes(self, store: Context, names: Sequence[str]) -> dict[str, Whole] | None:
@@ -177,10 +177,11 @@ class SmallThreads:
             return None  # the copy of one thread tells what is damaged
         return _Sent(whole, change, translator)
 
-    async def _verify(self, sent: Sequence[_Sent]) -> None:
+    async def _verify(self, sent: Sequence[_Sent]) -> list[Copied]:
         """Read back what was sent, and count it."""
+        copied: list[Copied] = []
         stored = await self._wholes(self._target, [whole.thread.thread_id for whole, _, _ in sent]) or {}
-        for whole, change, _ in sent:
+        for whole, change, translator in sent:
             held = stored.get(change.thread_id)
             if held is None or held.thread.status == "deleted":
                 raise NotFound(f"thread {change.thread_id!r} was deleted from the target while it was copied")
@@ -193,10 +194,13 @@ class SmallThreads:
             self._report.chunks += len(change.chunks)
             self._report.chunk_bytes += sum([len(row.data) for row in change.chunks])
             self._count(whole)
+            copied.append(Copied(whole, held.thread, translator))
+        return copied
 
-    async def _settle(self, whole: Whole, translator: Translator) -> None:
-        if own_words(whole.thread)[1:] != _NO_WORDS or any(write.channel == INTERRUPT for write in whole.writes):
-            await self._finish(whole.thread, translator, whole.checkpoints, whole.writes)
+
+def _has_words(whole: Whole) -> bool:
+    """Whether people or policies said something of a thread, or it asked something."""
+    return own_words(whole.thread)[1:] != _NO_WORDS or any(map(asks, whole.writes))
 
 
 def _is_still(whole: Whole | None, thread: ThreadRow) -> bool:
