@@ -29,7 +29,10 @@ GOALS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("codec.plain_dumps", "codec.models_dumps", "codec.dataclasses_dumps"),
     ),
     ("Python calls on SQLite: put / put_writes / get", tuple(f"calls.sqlite_{one}" for one in OPERATIONS)),
-    ("copy SQLite to PostgreSQL, 1,000 checkpoints / export of 1,000 steps", ("moving.copy", "moving.export")),
+    (
+        "copy SQLite to PostgreSQL, 1,000 checkpoints / as many threads / export of 1,000 steps",
+        ("moving.copy", "moving.threads", "moving.export"),
+    ),
     ("import of threadline.langgraph, beyond LangGraph's own", ("open.adapter",)),
 )
 ROW_OF = {row.key: row for row in ROWS}

@@ -101,7 +101,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Moving house",
         "Ours alone, measured in one round: {moved_checkpoints:,} checkpoints of chats of 100 messages copied from "
         "SQLite to PostgreSQL, each read back, and told as the time of 1,000 of them; the same again with nothing new; "
-        "the export of one thread of 1,000 steps to a file, and opening that.",
+        "as many threads of one checkpoint; the export of one thread of 1,000 steps to a file, and opening that.",
         ("moving",),
     ),
     (

@@ -331,6 +331,7 @@ MOVING_ROWS: tuple[Row, ...] = (
     # 3,000 checkpoints a second.
     Row(key="moving.copy", title="`copy_to`, SQLite to PostgreSQL, 1,000 checkpoints", peer=None, at_most=1 / 3),
     Row(key="moving.again", title="the same with nothing new, 1,000 checkpoints", peer=None),
+    Row(key="moving.threads", title="the same, each checkpoint a thread of its own", peer=None, at_most=1 / 3),
     Row(key="moving.export", title="`export` of a thread of 1,000 steps", peer=None, at_most=1),
     Row(key="moving.open", title="opening that file and reading its head", peer=None),
 )

@@ -29,6 +29,7 @@ def moving(arena: Arena) -> Iterator[Reading]:
     try:
         with servers.postgres() as server:
             yield from _copy(arena, place, server.url(arena.new_place(Entrant("moved", arena.ours))), count)
+            yield from _copy_threads(arena, server.url(arena.new_place(Entrant("threads", arena.ours))), count)
     except Skipped:
         return
 
@@ -42,6 +43,19 @@ def _copy(arena: Arena, place: Path, url: str, count: int) -> Iterator[Reading]:
             seconds = perf_counter() - begun
             check(report.is_complete and report.checkpoints.copied == copied, "the copy is complete")
             yield Reading(f"moving.{key}", seconds / count * 1_000)
+
+
+def _copy_threads(arena: Arena, url: str, count: int) -> Iterator[Reading]:
+    place = arena.new_place(Entrant("threads", arena.ours))
+    with threadline.connect(place, synchronous="OFF") as source:
+        for number in range(count):
+            _chat(source, f"chat-{number}", 1)
+    with threadline.connect(place) as source, threadline.connect(url) as target:
+        target.setup()
+        begun = perf_counter()
+        report = source.copy_to(target)
+        yield Reading("moving.threads", (perf_counter() - begun) / count * 1_000)
+    check(report.is_complete and report.checkpoints.copied == count, "the copy of many threads is complete")
 
 
 def _export(arena: Arena) -> Iterator[Reading]:

@@ -168,6 +168,21 @@ def test_what_is_refused_makes_no_target(old, run, tmp_path):
     assert not list(tmp_path.glob("none.db*"))
 
 
+def test_what_is_refused_makes_nothing_on_a_server(postgres, old, run, tmp_path):
+    path, _ = keys_file(tmp_path)
+    run("copy", old.url, "--to", tmp_path / "sealed.db", "--to-key-file", path)
+    refused = ["copy", tmp_path / "sealed.db", "--key-file", path, "--to", postgres.url]
+    assert "--plain" in run(*refused, status=2)[1]
+    with (
+        pytest.raises(threadline.InvalidRequest, match="has no Threadline"),
+        threadline.connect(postgres.url, setup=False) as target,
+    ):
+        target.stats()
+    run(*refused, "--plain")
+    with threadline.connect(postgres.url, setup=False) as target:
+        assert picture(target) == picture(old)
+
+
 def test_a_store_is_not_copied_onto_itself_by_any_name_of_it(old, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link.db").symlink_to(old.url.removeprefix("sqlite:///"))

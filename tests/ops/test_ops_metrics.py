@@ -24,6 +24,7 @@ from threadline.connect import make_engine
 from threadline.errors import Conflict, Corrupt, InvalidRequest, Unavailable
 from threadline.ops import Meter
 from threadline.ops.names import CATALOGUE, DURATION
+from threadline.ports.checkpoints import Change, CheckpointRow, ChunkRow
 
 URLS = ["memory://", "sqlite://", "postgresql://u@h/d", "mysql://u@h/d", "redis://h/0"]
 
@@ -303,6 +304,29 @@ def test_a_signal_handler_that_counts_in_the_middle_of_a_count_does_not_hang() -
     with meter._lock:
         meter.count("threadline.corrupt")
     assert meter.total("threadline.corrupt") == 1
+
+
+def test_no_put_is_counted_twice_or_never_while_threads_tell_and_others_look() -> None:
+    meter, looked = Meter(), list[float]()
+    tell = meter.putting("sqlite")
+    row: Any = CheckpointRow("", "1", None, b"l" * 16, 0, b"document", 0, b"metadata", 0, "loop", None, 0.0, None)
+    change = Change(thread_id="t", now=0.0, chunks=[ChunkRow(b"d" * 16, b"", 0, b"data")], checkpoints=[row])
+
+    def put() -> None:
+        for _ in range(1_000):
+            assert tell(0.001, [change]) == (1, 1, 0, 20, 20)
+
+    threads = [threading.Thread(target=put) for _ in range(4)]
+    for one in threads:
+        one.start()
+    while any(one.is_alive() for one in threads):
+        looked.append(meter.total("threadline.checkpoints.written"))
+    for one in threads:
+        one.join()
+    assert looked == sorted(looked)
+    assert calls(meter, "apply") == meter.total("threadline.checkpoints.written") == 4_000
+    assert meter.total("threadline.written.stored") == 80_000
+    assert "threadline_chunks_written_total 4000\n" in meter.exposition()
 
 
 def test_a_put_with_metrics_makes_at_most_a_twentieth_more_calls(tmp_path: Any, connect: Any) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import threading
+
 import pytest
 from tier_stores import converse, object_names, object_paths, read, text_of
 
@@ -276,3 +279,33 @@ def test_packs_above_a_quarter_dead_are_chosen_and_the_worst_while_more_than_a_t
     assert chosen(pack("a", 1.0), pack("b", 0.0)) == []  # an orphan, which is deleted
     assert chosen(*(pack(f"s{n}", 0.0, 1000) for n in range(9))) == [f"s{n}" for n in range(9)]
     assert chosen(*(pack(f"s{n}", 0.0, 1000) for n in range(8))) == []
+
+
+def test_a_run_gives_the_room_of_what_it_moved_back_while_others_write(connect, cold, tmp_path):
+    path = tmp_path / "large.db"
+    saver, beside = (connect(path, cold=cold, synchronous="OFF") for _ in range(2))
+    chance = random.Random(3)
+    files = [chance.randbytes(300_000) for _ in range(20)]
+    for file in files:
+        saver.thread("large").put({"file": file})
+    saver.thread("busy").put({"n": 0})
+    before = saver.run(lambda store: store.backend.space()).taken_bytes
+    stop = threading.Event()
+
+    def write():
+        while not stop.wait(0.002):
+            beside.thread("busy").put({"n": 1})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        saver.tier(NOW, thread_ids=["large"])
+    finally:
+        stop.set()
+        writer.join()
+    connect(path).close()  # the log goes into the file
+    assert path.stat().st_size < before / 3
+    assert saver.run(lambda store: store.backend.space()).free_bytes < 1_500_000
+    saver.clear_cache()
+    assert saver.thread("large").state()["file"] == files[-1]
+    assert saver.fsck().ok

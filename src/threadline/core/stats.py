@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 # How many pools are weighed by one query.
-_POOLS = 200
+_POOLS = 512
 _DAY_SECONDS = 24 * 3600
 _BUSIEST = 10
 
@@ -311,31 +311,34 @@ async def weigh_named(backend: Backend, thread_ids: Iterable[str]) -> dict[str, 
 
 
 async def weigh(backend: Backend, rows: Sequence[ThreadRow]) -> dict[str, ThreadWeight]:
-    """The rows and bytes of each of these threads."""
+    """The rows and bytes of each of these threads, of which there may be a hundred thousand."""
     found: dict[str, ThreadWeight] = {}
-    by_pool: dict[int, list[ThreadRow]] = {}
-    for row in rows:
-        by_pool.setdefault(row.pool, []).append(row)
-    pools = list(by_pool)
-    for start in range(0, len(pools), _POOLS):
-        weights = await backend.weights(pools[start : start + _POOLS])
-        checkpoints = {(one.pool, one.thread): one for one in weights.checkpoints}
-        writes = {(one.pool, one.thread): one for one in weights.writes}
+    # Threads of one pool follow each other, so that the chunks which they share are read once.
+    turns: dict[int, int] = {}
+    rows = sorted(rows, key=lambda row: turns.setdefault(row.pool, len(turns)))
+    for start in range(0, len(rows), _POOLS):
+        part = rows[start : start + _POOLS]
+        weights = await backend.weights(list({row.pool: None for row in part}))
+        checkpoints = {one[:2]: one for one in weights.checkpoints}
+        writes = {one[:2]: one for one in weights.writes}
         chunks = {one.pool: one.bytes for one in weights.chunks}
-        mates: dict[int, set[int]] = {}
-        for one in (*weights.checkpoints, *weights.writes):
-            mates.setdefault(one.pool, set()).add(one.thread)
-        for pool in pools[start : start + _POOLS]:
-            is_shared = len(mates.get(pool, ())) > 1
-            sizes = await chunk_weights(backend, pool) if is_shared else ChunkWeights()
-            for row in by_pool[pool]:
-                own, sent = checkpoints.get((pool, row.serial)), writes.get((pool, row.serial))
-                below = await _reached(backend, row.thread_id, sizes) if is_shared else chunks.get(pool, 0)
-                found[row.thread_id] = ThreadWeight(
-                    checkpoints=own.rows if own else 0,
-                    writes=sent.rows if sent else 0,
-                    stored_bytes=below + (own.bytes if own else 0) + (sent.bytes if sent else 0),
-                )
+        first: dict[int, int] = {}
+        threads = (*weights.checkpoints, *weights.writes)
+        shared = {one.pool for one in threads if first.setdefault(one.pool, one.thread) != one.thread}
+        sizes, sizes_of = ChunkWeights(), -1
+        for row in part:
+            own, sent = checkpoints.get((row.pool, row.serial)), writes.get((row.pool, row.serial))
+            if row.pool in shared:
+                if sizes_of != row.pool:
+                    sizes, sizes_of = await chunk_weights(backend, row.pool), row.pool
+                below = await _reached(backend, row.thread_id, sizes)
+            else:
+                below = chunks.get(row.pool, 0)
+            found[row.thread_id] = ThreadWeight(
+                checkpoints=own.rows if own else 0,
+                writes=sent.rows if sent else 0,
+                stored_bytes=below + (own.bytes if own else 0) + (sent.bytes if sent else 0),
+            )
     return found
 
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from ..chunks.gather import Pile
@@ -54,8 +55,15 @@ class _Tally:
 
     def shares(self) -> list[Share]:
         """The shares, largest first."""
-        found = [Share(name=name, count=self.counts[name], stored_bytes=self.sizes[name]) for name in self.counts]
-        return sorted(found, key=lambda one: (-one.stored_bytes, one.name))
+        sizes, counts = self.sizes, self.counts
+        return _ordered(Share(name=name, count=counts[name], stored_bytes=sizes[name]) for name in counts)
+
+
+def _ordered(found: Iterable[Share]) -> list[Share]:
+    """Shares by size, those of one size by name; without a tuple for each to compare them by."""
+    by_name = sorted(found, key=attrgetter("name"))
+    by_name.sort(key=attrgetter("stored_bytes"), reverse=True)
+    return by_name
 
 
 async def shares(store: Context, by: str, prefix: str = "", since: float | None = None) -> list[Share]:
@@ -66,11 +74,10 @@ async def shares(store: Context, by: str, prefix: str = "", since: float | None 
         raise InvalidRequest(f"bytes are told by thread, channel or type, not by {by!r}")
     rows = await all_threads(store.backend, prefix)
     if by == "thread":
-        tally = _Tally()
-        active = [row for row in rows if since is None or row.active >= since]
-        for thread_id, weight in (await weigh(store.backend, active)).items():
-            tally.add(thread_id, weight.stored_bytes, weight.checkpoints)
-        return tally.shares()
+        weights = await weigh(store.backend, [row for row in rows if since is None or row.active >= since])
+        return _ordered(
+            Share(name=name, count=one.checkpoints, stored_bytes=one.stored_bytes) for name, one in weights.items()
+        )
     tally = _Tally()
     pools: dict[int, Any] = {}
     for row in rows:

@@ -7,6 +7,7 @@ reentrant, because a signal handler may put in the middle of a put, and renewed 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,6 +33,8 @@ WRITTEN = (
 # Classes of errors that are not ours; the semantic conventions have a word for what does not fit.
 _MOST_FOREIGN_ERRORS = 32
 _OTHER = "_OTHER"
+# So many puts leave their figures before one of them adds all of these up.
+_MOST_TOLD = 128
 
 
 class Sample(NamedTuple):
@@ -72,6 +75,8 @@ class Meter:
         self._sums: dict[tuple[str, Labels], float] = {}
         # What puts wrote, in the order of `WRITTEN`: a list, because every put adds to it.
         self._written = [0] * len(WRITTEN)
+        # What was told of puts and not added up yet: the tally, seconds, and what was written.
+        self._told: deque[tuple[_Tally, float, Written]] = deque()
         self._gauges: dict[tuple[str, Labels], float] = {}
         self._foreign: set[str] = set()
         # Asked for their figures when somebody looks: pools, retries, the store itself.
@@ -100,9 +105,11 @@ class Meter:
         return None
 
     def putting(self, system: str) -> Callable[[float, Sequence[Change]], Written]:
-        """A function that notes how long a commit took, and what it wrote. All in one: puts are the hot path."""
-        usual = self._tally(DURATION, (system, "apply", ""))
-        bounds, counts, written = usual.bounds, usual.counts, self._written
+        """A function that notes how long a commit took, and what it wrote. All in one: puts are the hot path.
+
+        A put only leaves its figures: they are added up for many at once, or when somebody looks.
+        """
+        usual, waiting = self._tally(DURATION, (system, "apply", "")), self._told
 
         def tell(seconds: float, changes: Sequence[Change]) -> Written:
             checkpoints = chunks = links = stored = saved = 0
@@ -126,19 +133,28 @@ class Meter:
                         saved += _saved_bytes(write.data)
                 chunks += len(change.chunks)
                 checkpoints += len(change.checkpoints)
-            known = max(links // DIGEST_BYTES - chunks, 0)
-            place = bisect_left(bounds, seconds)
-            with self._lock:
-                counts[place] += 1
-                usual.total += seconds
-                written[0] += checkpoints
-                written[1] += chunks
-                written[2] += known
-                written[3] += stored + saved
-                written[4] += stored
-            return checkpoints, chunks, known, stored + saved, stored
+            known = links // DIGEST_BYTES - chunks
+            written = (checkpoints, chunks, known if known > 0 else 0, stored + saved, stored)
+            waiting.append((usual, seconds, written))
+            if len(waiting) >= _MOST_TOLD:
+                self._add_up()
+            return written
 
         return tell
+
+    def _add_up(self) -> None:
+        """Count what puts left. Each is taken out by itself, so none is counted twice, whoever does this meanwhile."""
+        waiting, totals = self._told, self._written
+        with self._lock:
+            while waiting:
+                try:
+                    tally, seconds, written = waiting.popleft()
+                except IndexError:
+                    break
+                tally.counts[bisect_left(tally.bounds, seconds)] += 1
+                tally.total += seconds
+                for place, number in enumerate(written):
+                    totals[place] += number
 
     def carried(self, operation: Operation[T]) -> Operation[T]:
         """The operation as it is: this meter has nothing that follows a call to another thread."""
@@ -173,6 +189,7 @@ class Meter:
 
     def samples(self) -> list[Sample]:
         """All figures at this moment."""
+        self._add_up()
         with self._lock:
             # A counter that is missing until its first event hides that event: a rate needs two points.
             numbers: dict[tuple[str, Labels], float] = dict.fromkeys(_UNLABELLED, 0.0)
@@ -198,6 +215,7 @@ class Meter:
 
     def calls(self) -> list[Calls]:
         """The calls of every operation so far."""
+        self._add_up()
         with self._lock:
             return [
                 Calls(labels[1], labels[2], tuple(one.counts), one.total)
@@ -208,6 +226,7 @@ class Meter:
     def total(self, name: str, labels: Labels = ()) -> float:
         """A counter so far."""
         if name in WRITTEN:
+            self._add_up()
             return self._written[WRITTEN.index(name)]
         return self._sums.get((name, labels), 0)
 

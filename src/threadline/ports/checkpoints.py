@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from .marks import reads, writes
 from .records import Records
 from .storage import Storage
+from .whole import Wholes
 
 __all__ = [
     "Applied",
@@ -433,5 +434,5 @@ class Upkeep(Protocol):
         """How many rows these pools hold, the bytes in them, and which checkpoints were made since; reads no row."""
 
 
-class Backend(Checkpoints, Upkeep, Records, Storage, Protocol):
+class Backend(Checkpoints, Upkeep, Wholes, Records, Storage, Protocol):
     """Where records live: an engine hands an operation one object with all ports."""

@@ -38,3 +38,7 @@ class Storage(Protocol):
     @writes(is_long=True, is_of_store=True)
     async def compact(self) -> None:
         """Give the space of what was deleted back to the system, as far as the storage can."""
+
+    @writes(is_long=True, is_of_store=True)
+    async def trim(self) -> None:
+        """The same as far as it costs little, while writers go on; nothing where the storage cannot do that."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 from ..base.namespaces import ROOT, recast
@@ -18,18 +17,16 @@ from ..core.lifecycle import living, tags_of
 from ..core.paging import each_thread, walk
 from ..errors import ThreadlineError
 from ..ports.checkpoints import CheckpointKey, ThreadRow
+from ..ports.whole import Outline
 from .rails import Knot, Line, folded, lines
 
 __all__ = ["Fork", "History", "TreeLine", "drawn", "read_history"]
 
 # Threads of more checkpoints are drawn from their rows alone.
 _MOST_DETAILED = 2_000
-_PAGE = 2_000
+_PAGE = 10_000
 # Forks are looked for among so many threads, and so many are told.
 _MOST_THREADS, _MOST_FORKS = 20_000, 20
-# Of a checkpoint: namespace, id, parent, step, source, created. The garbage collector leaves plain tuples alone.
-_Row = tuple[str, str, "str | None", "int | None", "str | None", float]
-_row_of = attrgetter("row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,41 +105,40 @@ def _detailed(log: Log, forks: Sequence[Fork]) -> History:
     return History(log.thread_id, knots, marked, lambda *key: by_key[key], is_brief=False, forks=forks)
 
 
-async def _rows(store: Context, thread_id: str) -> list[_Row]:
-    """What is drawn of each checkpoint. The rows themselves, with their documents, are let go page by page."""
-    rows: list[_Row] = []
+async def _rows(store: Context, thread_id: str) -> list[Outline]:
+    """What is drawn of each checkpoint."""
+    rows: list[Outline] = []
     after: CheckpointKey | None = None
-    while page := await walk(store, thread_id, after, _PAGE):
-        rows += [(*row[:3], *row[8:10], row[11]) for row in map(_row_of, page)]
-        after = page[-1].key
+    while page := await store.backend.outline(thread_id, after, _PAGE):
+        rows += page
+        after = CheckpointKey(*page[-1][:2])
         if len(page) < _PAGE:
             break
     return rows
 
 
-def _brief(thread: ThreadRow, rows: Sequence[_Row], forks: Sequence[Fork], mark: tuple[Any, ...]) -> History:
+def _brief(thread: ThreadRow, rows: Sequence[Outline], forks: Sequence[Fork], mark: tuple[Any, ...]) -> History:
     """A history of rows, which come by namespace and id; an entry is made when its line is drawn."""
-    knots: dict[str, list[Knot]] = {}
-    by_key: dict[tuple[str, str], _Row] = {}
+    # By namespace, then by id: a tuple for each key would be twenty thousand more for the garbage collector.
+    held: dict[str, dict[str, Outline]] = {}
     for row in reversed(rows):
-        namespace, checkpoint_id, parent = row[:3]
-        by_key[namespace, checkpoint_id] = row
-        knots.setdefault(namespace, []).append(Knot(checkpoint_id, parent))
+        held.setdefault(row[0], {})[row[1]] = row
+    knots = {name: [Knot(row[1], row[2]) for row in inside.values()] for name, inside in held.items()}
     marks: dict[tuple[str, str], list[str]] = {}
     for tag in tags_of(thread):
         marks.setdefault(tuple(tag.key), []).append(tag.name)  # type: ignore[arg-type]
-    parents = {(namespace, knot.parent) for namespace, line in knots.items() for knot in line}
-    heads = by_key.keys() - parents
+    parents = {name: {row[2] for row in inside.values()} for name, inside in held.items()}
+    heads = {(name, one) for name, inside in held.items() for one in inside.keys() - parents[name]}
 
     def entry_of(namespace: str, checkpoint_id: str) -> Entry:
         key = (namespace, checkpoint_id)
-        parent, step, source, created = by_key[key][2:]
+        parent, step, source, created = held[namespace][checkpoint_id][2:]
         return Entry(
             thread_id=thread.thread_id,
             namespace=namespace,
             id=checkpoint_id,
             parent=parent,
-            has_parent=(namespace, parent) in by_key,
+            has_parent=parent in held[namespace],
             step=step,
             source=source,
             created=created,

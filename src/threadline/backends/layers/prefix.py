@@ -173,12 +173,15 @@ def _of_changes(changes: Sequence[Any]) -> list[str]:
 _NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
     "apply": _of_changes,
     "heads": list,
+    "wholes": list,
     "swap_thread": lambda row: [row.thread_id],
+    "swap_threads": lambda swaps: [before.thread_id for before, _ in swaps],
     **dict.fromkeys(
         (
             "chain",
             "children",
             "find",
+            "outline",
             "remove_checkpoints",
             "remove_thread",
             "swap_lease",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from ...base.forks import renew_after_fork
 from ...ports.checkpoints import CheckpointRow, ThreadRow, Weight, Weights, WriteRow
 from ...ports.storage import Space
+from ...ports.whole import WithoutOutlines, WithoutWholes
 from .records import MemoryRecords
 
 __all__ = ["MemorySurvey", "Place"]
@@ -15,7 +16,7 @@ __all__ = ["MemorySurvey", "Place"]
 Place = tuple[int, str, str]  # thread serial, namespace, checkpoint id
 
 
-class MemorySurvey(MemoryRecords):
+class MemorySurvey(WithoutWholes, WithoutOutlines, MemoryRecords):
     """The records, and the half of the Backend port that reads pools."""
 
     def __init__(self) -> None:
@@ -37,6 +38,9 @@ class MemorySurvey(MemoryRecords):
         self._mates: dict[int, set[str]] = defaultdict(set)
         self._chunks: dict[int, dict[bytes, tuple[bytes, int, bytes]]] = defaultdict(dict)
         self._leases: dict[str, bytes] = {}
+
+    async def trim(self) -> None:
+        return None
 
     async def roots(self, pool: int) -> dict[bytes, int]:
         with self._lock:

@@ -29,6 +29,7 @@ from ...errors import ThreadlineError
 from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT
 from ...ports.storage import Space
+from ...ports.whole import Whole
 from ..layers.patience import unhurried
 from ..server import PerLoop
 from ..sql.reader import Work, ordered_writes
@@ -37,7 +38,7 @@ from ..sql.writer import SqlBackend, Transaction
 from .binary import BytesArray
 from .put import PutStatements, replacing, split_writes, usual
 from .records import PostgresRecords
-from .together import Put, Together
+from .together import ManyStatements, Put, Together, apply_many
 from .vectors import PostgresVectors
 from .wire import Statement
 
@@ -54,6 +55,11 @@ _WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # Of so many threads it is remembered when they were said to be in use.
 _MOST_ACTIVE = 10_000
+
+# For one transaction. A store that is being filled has no statistics, and a plan that was made for its first rows, and
+# kept since, reads whole tables when they have grown.
+_WAYS = ("seqscan", "hashjoin", "mergejoin")
+_BY_INDEX = "SELECT " + ", ".join(f"set_config('enable_{way}', 'off', true)" for way in _WAYS)
 
 # Stands for a key that a record does not have: one look-up then finds these records as well.
 _ABSENT = "'\"\"'::jsonb"
@@ -220,6 +226,9 @@ class PostgresDatabase:
         names = ", ".join(self.tables.names())
         await self.lent(lambda session: session.batch([(f"VACUUM {names}", ())]))
 
+    async def trim(self) -> None:
+        return None  # autovacuum does
+
     async def space(self) -> Space:
         named = "(SELECT to_regclass(name)::oid FROM unnest(%s::text[]) AS name)"
         statement = (
@@ -269,6 +278,7 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
     ) -> None:
         super().__init__(database, statements)
         self._put = put
+        self._many = ManyStatements(statements)
         self._identity = identity
         self._together = PerLoop(lambda: Together(self.put_all)) if is_of_loop else None
         # When threads were last said to be in use: for as long as that is recent, a put need not look.
@@ -352,6 +362,9 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
             named = {change.thread_id for change in changes} | {change.joins for change in changes if change.joins}
             alone = any(_is_alone(change) for change in changes)
             await tx.rows(self._put.all_held_alone if alone else self._put.all_held, (sorted(named),))
+            made = await apply_many(self._many, changes, tx)
+            if made is not None:
+                return list(made)
         return await super()._apply_all(changes, tx)
 
     async def _note_server(self, tx: Transaction) -> None:
@@ -378,6 +391,10 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
             again = await self._thread(thread_id, tx)
             return again if again is None or again.pool == thread.pool else await self._held_with_pool(thread_id, tx)
         return thread
+
+    async def _wholes(self, thread_ids: Sequence[str], tx: Transaction) -> list[Whole]:
+        await tx.rows(_BY_INDEX)
+        return await super()._wholes(thread_ids, tx)
 
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True

@@ -1,24 +1,33 @@
-"""Puts of tasks that wait at the same time are made in one transaction.
+"""Changes that share a transaction: puts of tasks that wait at the same time, and many changes of one caller.
 
 A put that finds fewer than two others under way on its event loop is made at once, alone. Others wait; the next of the
 two that ends has what waits by then made in one go: one connection, one round trip, one commit. With threads this does
 not pay: to wake them one by one costs more than a connection for each.
 
 Who waits may be cancelled, the puts of others may not: a group is made by a task of its own.
+
+Many changes of one caller are a few statements with arrays, however many threads they go to (`apply_many`). Only those
+of the plain kind: to threads that they begin, or whose stamps they name, without anything further to check. If one of
+the threads is not as expected, the general way is taken, in the same transaction; what was done until then is what it
+would do first. The order is that of all writers: threads, chunks, checkpoints, writes.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import Unavailable
-from ...ports.checkpoints import Change, Stamp
-from .put import Usual
+from ...ports.checkpoints import Applied, Change, Stamp
+from ...ports.rules import ACTIVITY_SECONDS, asked_at
+from ..sql.reader import Transaction
+from ..sql.statements import CHECKPOINT_COLUMNS, WRITE_COLUMNS, Statements
+from .binary import BytesArray, RealsArray, TextsArray, WholesArray
+from .put import Usual, replacing
 
-__all__ = ["Put", "Together"]
+__all__ = ["ManyStatements", "Put", "Together", "apply_many"]
 
 # So many are under way at once. With more the groups are smaller, and there are more commits.
 _MOST_UNDER_WAY = 2
@@ -114,3 +123,123 @@ class Together:
             for (_, future), stamp in zip(group, stamps, strict=True):
                 if not future.done():
                     future.set_result(stamp)
+
+
+_TEXT, _WHOLE, _BYTES, _REAL = TextsArray, WholesArray, BytesArray, RealsArray
+_SQL_TYPES: dict[type[list[Any]], str] = {_TEXT: "text", _WHOLE: "bigint", _BYTES: "bytea", _REAL: "float8"}
+_THREAD = (_TEXT, _TEXT, _REAL, _REAL, _TEXT)
+_CHUNK = (_WHOLE, _BYTES, _BYTES, _WHOLE, _BYTES)
+_CHECKPOINT = (
+    _WHOLE, _WHOLE, _TEXT, _TEXT, _TEXT, _BYTES, _WHOLE, _BYTES, _WHOLE, _BYTES, _WHOLE, _TEXT, _TEXT, _REAL, _TEXT
+)  # fmt: skip
+_WRITE = (_WHOLE, _WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE, _TEXT, _TEXT, _BYTES, _WHOLE, _BYTES)
+# Serial, pool and epoch of a thread.
+Place = tuple[int, int, int]
+
+
+class ManyStatements:
+    """The statements, each of which takes one array for each column."""
+
+    def __init__(self, sql: Statements) -> None:
+        begun = "thread_id, forked_from, created, active, asked"
+        self.begin = (
+            f"INSERT INTO {sql.t} ({begun}, epoch, status, tags) SELECT n.*, 0, 'active', '[]' "
+            f"FROM {_unnested(_THREAD)} AS n ON CONFLICT DO NOTHING RETURNING thread_id, serial, pool, epoch"
+        )
+        # Of threads that are held by now.
+        self.living = (
+            f"SELECT thread_id, serial, pool, epoch, active FROM {sql.t} WHERE thread_id = ANY(%s::text[]) "
+            f"AND status NOT IN ('deleted', 'archived') AND deleted_before IS NULL"
+        )
+        self.add_chunks = _insert(sql.k, "pool, digest, links, form, data", _CHUNK, "ON CONFLICT DO NOTHING")
+        columns = f"pool, thread, {CHECKPOINT_COLUMNS}"
+        conflict = replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
+        self.put_checkpoints = _insert(sql.c, columns, _CHECKPOINT, conflict)
+        columns, key = f"pool, thread, {WRITE_COLUMNS}", "pool, thread, namespace, checkpoint_id, task_id, idx"
+        self.add_writes = _insert(sql.w, columns, _WRITE, "ON CONFLICT DO NOTHING")
+        self.replace_writes = _insert(sql.w, columns, _WRITE, replacing(WRITE_COLUMNS, key))
+
+
+def _unnested(types: Sequence[type[list[Any]]]) -> str:
+    return f"unnest({', '.join(f'%s::{_SQL_TYPES[kind]}[]' for kind in types)})"
+
+
+def _insert(table: str, columns: str, types: Sequence[type[list[Any]]], conflict: str) -> str:
+    given = columns.replace("searchable", "searchable::jsonb")
+    return f"INSERT INTO {table} ({columns}) SELECT {given} FROM {_unnested(types)} AS n ({columns}) {conflict}"
+
+
+async def apply_many(sql: ManyStatements, changes: Sequence[Change], tx: Transaction) -> list[Applied] | None:
+    """Make changes whose threads are held; None where one is not of the plain kind, or its thread not as expected."""
+    begins = all(map(_begins, changes))
+    if not begins and not all(map(_continues, changes)):
+        return None
+    if len({change.thread_id for change in changes}) < len(changes):
+        return None
+    places = await (_begun if begins else _found)(sql, changes, tx)
+    if places is None:
+        return None
+    chunks, checkpoints, adds, replaces = list[Any](), dict[Any, Any](), list[Any](), dict[Any, Any]()
+    for change in changes:
+        serial, pool, _ = places[change.thread_id]
+        chunks += [(pool, *row) for row in change.chunks]
+        # Of two under one key the later counts; one statement cannot replace a row twice.
+        checkpoints.update({(pool, serial, row.namespace, row.id): (pool, serial, *row) for row in change.checkpoints})
+        for write in change.writes:
+            row = (pool, serial, *write[:-1])
+            if write.replaces:
+                replaces[row[:6]] = row
+            else:
+                adds.append(row)
+    await _send(sql.add_chunks, sorted(chunks), _CHUNK, tx)
+    await _send(sql.put_checkpoints, [row for _, row in sorted(checkpoints.items())], _CHECKPOINT, tx)
+    await _send(sql.add_writes, sorted(adds), _WRITE, tx)
+    await _send(sql.replace_writes, [row for _, row in sorted(replaces.items())], _WRITE, tx)
+    return [Applied(_stamp(places[change.thread_id], tx)) for change in changes]
+
+
+def _is_plain(change: Change) -> bool:
+    return not (
+        change.witnesses or change.moved or change.firsts or change.joins is not None or change.head is not None
+        or change.settles is not None or change.lease is not None or change.continues is not None
+    )  # fmt: skip
+
+
+def _begins(change: Change) -> bool:
+    return change.stamp is None and change.founded is not None and change.begins and _is_plain(change)
+
+
+def _continues(change: Change) -> bool:
+    return change.stamp is not None and _is_plain(change) and asked_at(change) is None
+
+
+async def _begun(sql: ManyStatements, changes: Sequence[Change], tx: Transaction) -> dict[str, Place] | None:
+    """Begin the threads; None where there is one of them already."""
+    rows = sorted((change.thread_id, *change.beginning, change.now, asked_at(change)) for change in changes)
+    found = await _send(sql.begin, rows, _THREAD, tx)
+    return {thread_id: tuple(place) for thread_id, *place in found} if len(found) == len(rows) else None
+
+
+async def _found(sql: ManyStatements, changes: Sequence[Change], tx: Transaction) -> dict[str, Place] | None:
+    """The places of threads; None where a stamp is stale, or a thread is to be said to be in use."""
+    found = {row[0]: row[1:] for row in await tx.rows(sql.living, [_TEXT(change.thread_id for change in changes)])}
+    places: dict[str, Place] = {}
+    for change in changes:
+        if change.thread_id not in found:
+            return None
+        *place, active = found[change.thread_id]
+        if _stamp(place, tx) != change.stamp or change.now - active > ACTIVITY_SECONDS:
+            return None
+        places[change.thread_id] = tuple(place)
+    return places
+
+
+def _stamp(place: Place, tx: Transaction) -> Stamp:
+    return place[1], place[2] + tx.epoch_base
+
+
+async def _send(statement: str, rows: Sequence[Any], types: Sequence[type[list[Any]]], tx: Transaction) -> list[Any]:
+    """The rows that a statement gives to these rows."""
+    if not rows:
+        return []
+    return await tx.rows(statement, [kind(column) for kind, column in zip(types, zip(*rows, strict=True), strict=True)])

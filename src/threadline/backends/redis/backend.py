@@ -35,6 +35,7 @@ from ...ports.rules import (
     refuse_if_lease_lost,
     refuse_if_not_first,
 )
+from ...ports.whole import WithoutWholes
 from ..server import GENERATION_SHIFT
 from .directory import Directory
 from .errors import NewGeneration
@@ -87,7 +88,7 @@ class Address(NamedTuple):
     entry: Entry | None = None  # of the directory; None if it was not asked
 
 
-class RedisBackend:
+class RedisBackend(WithoutWholes):
     """The part of the ports that changes checkpoints and threads."""
 
     def __init__(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from ...base.namespaces import ROOT
 from ...ports.checkpoints import Asking, CheckpointKeys, Found, Query, ThreadRow, WriteRow
 from ...ports.rules import HIDDEN, asks, is_hidden, write_order
+from ...ports.whole import WithoutOutlines
 from .directory import Directory
 from .keys import (
     Entry,
@@ -52,7 +53,7 @@ class Spot(NamedTuple):
         return [encoded(self.thread_id), escaped(self.namespace), optional(self.id), int(with_writes)]
 
 
-class RedisReader:
+class RedisReader(WithoutOutlines):
     """The part of the ports that reads threads."""
 
     def __init__(self, link: Link, keys: Keys, directory: Directory) -> None:

@@ -31,6 +31,9 @@ class RedisScans:
         self._directory = directory
         self._records = records
 
+    async def trim(self) -> None:
+        return None  # the server gives memory back by itself
+
     async def roots(self, pool: int) -> dict[bytes, int]:
         found = Counter[bytes]()
         for script, count in ((_ROWS, 1), (_WRITES, 0)):

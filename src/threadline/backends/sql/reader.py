@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeVar
 
 from ...ports.checkpoints import (
     Asking,
+    CheckpointKey,
     CheckpointKeys,
     CheckpointRow,
+    ChunkRow,
     Found,
     Query,
     ThreadRow,
@@ -19,6 +21,7 @@ from ...ports.checkpoints import (
 )
 from ...ports.rules import lease_key, write_order
 from ...ports.storage import Space
+from ...ports.whole import Outline, Whole
 from .search import page_statements
 from .statements import CONDITIONS, Statements
 
@@ -70,6 +73,9 @@ class Database(Protocol):
 
     async def compact(self) -> None:
         """Give unused space back."""
+
+    async def trim(self) -> None:
+        """The same while writers go on; nothing where the server does that by itself."""
 
 
 _new = tuple.__new__
@@ -152,6 +158,10 @@ class SqlReader:
 
         is_one_query = len(statements) == 1 and not query.with_writes
         return await (self.database.read_once(work) if is_one_query else self.database.read(work))
+
+    async def outline(self, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Outline]:
+        statements = (self.sql.outline, self.sql.outline_on, self.sql.outline_over)
+        return await self.database.read(lambda tx: _walked(statements, thread_id, after, limit, tx))
 
     async def _add_writes(self, rows: Sequence[Any], found: list[Found], tx: Transaction) -> None:
         """Fill in the writes of a page: one query for each namespace of each thread in it."""
@@ -257,6 +267,20 @@ class SqlReader:
 
         return await self.database.read_once(work)
 
+    async def wholes(self, thread_ids: Sequence[str]) -> list[Whole] | None:
+        return await self.database.read(lambda tx: self._wholes(list(dict.fromkeys(thread_ids)), tx))
+
+    async def _wholes(self, thread_ids: Sequence[str], tx: Transaction) -> list[Whole]:
+        found: list[Whole] = []
+        for part in self._batches(thread_ids):
+            threads, checkpoints, writes = [await tx.rows(*one) for one in self.sql.wholes(part)]
+            named = [ThreadRow(*row) for row in threads]
+            chunks: list[Any] = []
+            for pools in self._batches(list({row.pool for row in named if row.status != "deleted"})):
+                chunks += await tx.rows(*self.sql.chunks_of(pools))
+            found += _wholes(named, checkpoints, writes, chunks, tx.epoch_base)
+        return found
+
     async def count_threads(self, prefix: str = "") -> int:
         [(count,)] = await self.database.read_once(lambda tx: tx.rows(*self.sql.count_threads(prefix)))
         return int(count)
@@ -308,10 +332,40 @@ class SqlReader:
             position += size
 
 
+async def _walked(
+    statements: tuple[str, str, str], thread_id: str, after: CheckpointKey | None, limit: int, tx: Transaction
+) -> list[Any]:
+    """Rows of a thread as they lie: from the first, or on in a namespace and over to the next."""
+    first, on, over = statements
+    if after is None:
+        return await tx.rows(first, (thread_id, limit))
+    rows = await tx.rows(on, (thread_id, *after, limit))
+    if len(rows) < limit:
+        rows += await tx.rows(over, (thread_id, after.namespace, limit - len(rows)))
+    return rows
+
+
 def found_row(row: Sequence[Any], epoch_base: int) -> Found:
     """A checkpoint from a row of `find` and its like, without its writes."""
     checkpoint = _new(CheckpointRow, row[3:16])
     return _new(Found, (row[0], row[1], row[2] + epoch_base, checkpoint, []))
+
+
+def _wholes(
+    threads: list[ThreadRow], checkpoints: list[Any], writes: list[Any], chunks: list[Any], epoch_base: int
+) -> Iterator[Whole]:
+    """Threads with all that belongs to them, from the rows of each kind."""
+    of_thread: dict[int, tuple[list[CheckpointRow], list[WriteRow]]] = defaultdict(lambda: ([], []))
+    of_pool: dict[int, list[ChunkRow]] = defaultdict(list)
+    for serial, *row in checkpoints:
+        of_thread[serial][0].append(_new(CheckpointRow, row))
+    for serial, *row in writes:
+        of_thread[serial][1].append(_new(WriteRow, (*row, False)))
+    for pool, *row in chunks:
+        of_pool[pool].append(_new(ChunkRow, row))
+    for thread in threads:
+        held = of_thread[thread.serial]
+        yield Whole(thread._replace(epoch=thread.epoch + epoch_base), *held, of_pool[thread.pool])
 
 
 def ordered_writes(rows: Sequence[Sequence[Any]]) -> list[WriteRow]:

@@ -163,6 +163,11 @@ class Statements:
         self.walk = text(f"{of_thread} t.{by_id} {as_they_lie}")
         self.walk_on = text(f"{of_thread} t.{by_id} AND c.{by_namespace} AND c.id > ? ORDER BY c.id LIMIT ?")
         self.walk_over = text(f"{of_thread} t.{by_id} AND {self.compared('c.namespace', '>')} {as_they_lie}")
+        # The same without what they hold.
+        outlined = read("c.namespace, c.id, c.parent, c.step, c.source, c.created")
+        self.outline, self.outline_on, self.outline_over = (
+            one.replace(found, f"SELECT {outlined}", 1) for one in (self.walk, self.walk_on, self.walk_over)
+        )
         self.heads = f"{of_thread} {CONDITIONS} AND c.{by_namespace} AND c.id = ({self.newest_of('c.namespace')})"
         joined = f"FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial"
         keys = f"SELECT c.pool, c.thread, c.namespace, c.id {joined}"
@@ -287,6 +292,24 @@ class Statements:
         living = f"asked IS NOT NULL AND {self.compared('thread_id', '>')} AND {condition} AND status <> 'deleted'"
         statement = f"SELECT {self.read(THREAD_COLUMNS)} FROM {self.t} WHERE {living} ORDER BY thread_id LIMIT ?"
         return self.dialect.text(statement), [after, *bound, limit]
+
+    def wholes(self, thread_ids: Sequence[str]) -> list[tuple[str, list[Any]]]:
+        """These threads; their checkpoints and writes, each behind its thread's serial; and what each binds."""
+        condition, bound = self.dialect.among("t.thread_id", thread_ids)
+        kinds = ((self.c, CHECKPOINT_COLUMNS, " ORDER BY r.namespace, r.id"), (self.w, WRITE_COLUMNS, ""))
+        rows = [
+            f"SELECT t.serial, {self.read(', '.join('r.' + column for column in columns.split(', ')))} FROM {self.t} t "
+            f"JOIN {table} r ON r.pool = t.pool AND r.thread = t.serial WHERE {condition}{order}"
+            for table, columns, order in kinds
+        ]
+        threads = self.read(", ".join("t." + column for column in THREAD_COLUMNS.split(", ")))
+        statements = [f"SELECT {threads} FROM {self.t} t WHERE {condition}", *rows]
+        return [(self.dialect.text(statement), list(bound)) for statement in statements]
+
+    def chunks_of(self, pools: Sequence[int]) -> tuple[str, list[Any]]:
+        """All chunks of these pools, each behind its pool, and what the statement binds."""
+        condition, bound = self.dialect.among("pool", pools)
+        return self.dialect.text(f"SELECT pool, digest, links, form, data FROM {self.k} WHERE {condition}"), bound
 
     def newest_writes_of(self, thread_ids: Sequence[str]) -> tuple[str, list[Any]]:
         """The pending writes at the newest root checkpoints of these threads, each behind the serial of its thread."""

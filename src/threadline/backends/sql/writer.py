@@ -251,18 +251,27 @@ class SqlBackend(SqlReader, SqlRecords):
         return await self.database.write(work)
 
     async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
+        return await self.database.write(lambda tx: self._swap_thread(before, after, tx))
+
+    async def swap_threads(self, swaps: Sequence[tuple[ThreadRow, ThreadRow]]) -> list[bool]:
+        # In one order: two that swap the same threads wait for each other in one direction only.
+        order = sorted(range(len(swaps)), key=lambda at: swaps[at][0].serial)
+
+        async def work(tx: Transaction) -> list[bool]:
+            made = {at: await self._swap_thread(*swaps[at], tx) for at in order}
+            return [made[at] for at in range(len(swaps))]
+
+        return await self.database.write(work)
+
+    async def _swap_thread(self, before: ThreadRow, after: ThreadRow, tx: Transaction) -> bool:
         serial, *was = own_words(before)
         status, expires, tags, metadata = was
         values = (*own_words(after)[1:], before.thread_id, serial, status, expires, tags, b"", metadata)
-
-        async def work(tx: Transaction) -> bool:
-            if await tx.run(self.sql.swap_thread, values):
-                return True
-            # It may be what it should become: this very swap was made before, and its answer lost.
-            thread = await self._thread(before.thread_id, tx)
-            return thread is not None and own_words(thread) == own_words(after)
-
-        return await self.database.write(work)
+        if await tx.run(self.sql.swap_thread, values):
+            return True
+        # It may be what it should become: this very swap was made before, and its answer lost.
+        thread = await self._thread(before.thread_id, tx)
+        return thread is not None and own_words(thread) == own_words(after)
 
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
         key = lease_key(thread_id)
@@ -287,6 +296,9 @@ class SqlBackend(SqlReader, SqlRecords):
 
     async def compact(self) -> None:
         await self.database.compact()
+
+    async def trim(self) -> None:
+        await self.database.trim()
 
     async def rewrap(
         self,

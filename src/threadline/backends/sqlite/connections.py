@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from ...errors import Closed, Conflict, InvalidRequest, ReadOnly, StorageFull, Unavailable
@@ -31,6 +31,10 @@ Work = Callable[[sqlite3.Connection], T]
 _MOST_READERS = 8
 # How long SQLite's own busy handler waits for a process that locks the file against readers.
 _READ_PATIENCE_SECONDS = 5.0
+# Unused pages that are worth giving back; they are moved from the end of the file by a transaction for each part.
+_LEAST_TRIMMED_BYTES = 1024 * 1024
+_LEAST_TRIMMED_SHARE = 0.1
+_PAGES_TRIMMED_AT_ONCE = 500
 # A fork waits for reads under way, but not for one that hangs.
 _LONGEST_READ_SECONDS = 10.0
 
@@ -175,6 +179,29 @@ class SqliteConnections:
                 )
             self._patiently(connection, "VACUUM")
             self._patiently(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def trim(self) -> None:
+        """Give unused pages back, some at a time: writers go on in between. A given connection is left alone.
+
+        Where there is no room for that, or others hold the file for too long, the rest stays for `compact`.
+        """
+        self._refuse_if_read_only()
+        with suppress(StorageFull, Unavailable):
+            while not self._is_single and self._trim_some():
+                pass
+
+    def _trim_some(self) -> bool:
+        """Give some pages back; whether there may be more."""
+        with self._lock, translated(self.path):
+            connection = self.writer()
+            self._file.check(connection)
+            pages, unused, page_bytes = page_counts(connection)
+            if unused * page_bytes < _LEAST_TRIMMED_BYTES or unused < pages * _LEAST_TRIMMED_SHARE:
+                return False  # the next puts use them
+            self._patiently(connection, f"PRAGMA incremental_vacuum({_PAGES_TRIMMED_AT_ONCE})")
+            self._patiently(connection, "PRAGMA wal_checkpoint(PASSIVE)")
+            # A file that others made may not allow it: then nothing went.
+            return page_counts(connection)[1] < unused
 
     def space(self) -> Space:
         """The bytes of all pages in use, of the file and the log beside it, and how many of them are unused."""

@@ -229,6 +229,9 @@ class _Database:
     async def compact(self) -> None:
         await self._call(self._connections.compact)
 
+    async def trim(self) -> None:
+        await self._call(self._connections.trim)
+
     async def space(self) -> Space:
         return await self._call(self._connections.space)
 

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -141,27 +141,39 @@ def until_of(text: str | None) -> Any:
 def open_target(url: str, key_file: str | None, source: Store, *, plain: bool) -> Iterator[Saver]:
     """A store to be filled, made where there is none; encrypted with its own keys, or those that are given for it.
 
-    What was encrypted becomes plain only with `plain`. No file is made where that is refused.
+    What was encrypted becomes plain only with `plain`. Nothing is made, no file and no table, where that is refused.
     """
     ring = _target_keys(key_file)
+    stored = _stored_keys(url)
+    if ring is None and stored is not None:
+        ring = given_keys()
+        if ring is None:
+            raise InvalidRequest(f"the target is encrypted: name its keys by --to-key-file or {_TO_KEYS}")
+    if ring is not None and stored is not None:
+        keys_known(stored, ring, f"by --to-key-file or {_TO_KEYS}")
+    if ring is None and source.tools.envelope.ring is not None and not plain:
+        raise InvalidRequest(
+            "the source is encrypted and the target is not: give the target keys by --to-key-file, or say --plain"
+        )
     engine = make_engine(url)
+    try:
+        yield Saver(engine, make_tools(engine, encryption=ring)).open()
+    finally:
+        engine.close()
+
+
+def _stored_keys(url: str) -> bytes | None:
+    """The record of a target's keys, by a look that makes nothing; None where it has none, or is no store yet."""
+    kind, path = parse_url(url)
+    if kind == "sqlite" and not path.startswith("file:") and path != ":memory:" and not os.path.exists(path):
+        return None
+    engine = make_engine(url, read_only=True)
     try:
         if engine.is_in_memory:
             raise InvalidRequest("a store in memory ends with its process: copy into a file or a server")
-        kind, path = parse_url(url)
-        is_new = kind == "sqlite" and not path.startswith("file:") and not os.path.exists(path)
-        stored = None if is_new else engine.run(lambda backend: read_record(backend, KEYS))
-        if ring is None and stored is not None:
-            ring = given_keys()
-            if ring is None:
-                raise InvalidRequest(f"the target is encrypted: name its keys by --to-key-file or {_TO_KEYS}")
-        if ring is not None and stored is not None:
-            keys_known(stored, ring, f"by --to-key-file or {_TO_KEYS}")
-        if ring is None and source.tools.envelope.ring is not None and not plain:
-            raise InvalidRequest(
-                "the source is encrypted and the target is not: give the target keys by --to-key-file, or say --plain"
-            )
-        yield Saver(engine, make_tools(engine, encryption=ring)).open()
+        with suppress(InvalidRequest):  # no tables yet; anything else is told by the engine that is to fill it
+            return engine.run(lambda backend: read_record(backend, KEYS))
+        return None
     finally:
         engine.close()
 

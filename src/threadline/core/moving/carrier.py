@@ -18,7 +18,7 @@ from ...ports.checkpoints import Applied, Change, ChunkRow, Stamp, split_links
 from ..context import Context
 from .translate import Fault, Names, Opened, Translator, fault_in
 
-__all__ = ["Carrier", "Missing", "WentStale"]
+__all__ = ["Carrier", "Missing", "WentStale", "children_first"]
 
 _FETCH = 256
 # So many bytes of chunks are sent in one transaction.
@@ -117,7 +117,7 @@ class Carrier:
             links.update(found)
             named = [links[digest] for digest in asked if links[digest]]
             frontier = {child for one in named for child in split_links(one)} - links.keys() - self.names.keys()
-        order = _children_first(wanted, links)
+        order = children_first(wanted, links)
         for digest in order:
             if digest not in absent:
                 self.names[digest] = digest
@@ -168,7 +168,7 @@ class Carrier:
                     raise Fault(f"the chunk {row.digest.hex()} was read back from the target: {fault}")
 
 
-def _children_first(roots: Iterable[bytes], links: dict[bytes, bytes]) -> list[bytes]:
+def children_first(roots: Iterable[bytes], links: dict[bytes, bytes]) -> list[bytes]:
     """All that is below some chunks and themselves, each after what it names; what has no entry in `links` is left
     out."""
     # Most chunks name no others: they go first, and only those above them are walked.

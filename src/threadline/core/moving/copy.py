@@ -7,14 +7,13 @@ thread is completed. Any other thread of that id is left alone, and the source's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
-from ...base.checkpoint import INTERRUPT
 from ...base.hashing import blake2b
 from ...base.namespaces import ROOT
 from ...errors import Conflict, Corrupt, NotFound, StorageFull
-from ...ports.checkpoints import Applied, Change, Stamp, ThreadRow, WriteRow
-from ...ports.rules import own_words
+from ...ports.checkpoints import Applied, Change, CheckpointKey, Stamp, ThreadRow, WriteRow
+from ...ports.rules import asks, own_words
 from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
 from ..lifecycle import encoded_metadata, living, tags_text
@@ -24,7 +23,9 @@ from .carrier import Carrier
 from .items import copy_items
 from .reading import has_any
 from .report import CopyChoice, CopyReport, Progress
+from .small import Copied, SmallThreads
 from .threads import ThreadCopy
+from .translate import Translator
 
 __all__ = ["Adopt", "copy_between", "threads_chosen"]
 
@@ -92,6 +93,7 @@ class _Copy:
         for thread in await threads_chosen(self.source, self.choice):
             pools.setdefault(thread.pool, []).append(thread)
         await self._count(pools)
+        await self._copy_small(pools)
         for pool, threads in pools.items():
             # A fork is younger than its origin.
             await self._copy_pool(pool, sorted(threads, key=lambda one: (one.created, one.thread_id)))
@@ -106,6 +108,15 @@ class _Copy:
         weights = await self.source.backend.weights(sorted(pools))
         self.total = sum(one.rows for one in weights.checkpoints if one.thread in chosen)
         self._advance(0)
+
+    async def _copy_small(self, pools: dict[int, list[ThreadRow]]) -> None:
+        """Copy small threads many at a time, and take them out of the pools that are left."""
+        if self.adopt is not None or self.choice.is_bounded:
+            return
+        alone = {threads[0].thread_id: pool for pool, threads in pools.items() if len(threads) == 1}
+        small = SmallThreads(self.source, self.target, self.report, self._advance, self._finish_small)
+        for thread_id in await small.copy([pools[pool][0] for pool in alone.values()]):
+            del pools[alone[thread_id]]
 
     def _advance(self, count: int) -> None:
         self.done += count
@@ -158,7 +169,9 @@ class _Copy:
             is_new=held is None,
         )
         await copy.run(self._advance)
-        await self._finish(thread, copy)
+        if not copy.has_gone_on:
+            writes = [one for key, some in copy.cut.writes.items() if key not in copy.left_out for one in some]
+            await self._finish(thread, target_id, carrier.translator, copy.newest, writes, copy.left_out)
         self.report.threads += 1
         return target_id
 
@@ -188,28 +201,57 @@ class _Copy:
         assert isinstance(outcome, Applied)
         return outcome.stamp
 
-    async def _finish(self, thread: ThreadRow, copy: ThreadCopy) -> None:
+    async def _finish_small(self, copied: Sequence[Copied]) -> None:
+        """The same as `_finish` for many threads that were just begun."""
+        swaps: list[tuple[ThreadRow, ThreadRow]] = []
+        for whole, held, translator in copied:
+            newest = max((row.id for row in whole.checkpoints if row.namespace == ROOT), default=None)
+            try:
+                await self._settle(whole.thread, held.thread_id, newest, whole.writes)
+            except Conflict as conflict:
+                self.report.problems.append(f"thread {held.thread_id!r}: {conflict}")
+                continue
+            swaps.append((held, self._wanted(whole.thread, held, translator, ())))
+        swaps = [(held, wanted) for held, wanted in swaps if own_words(held) != own_words(wanted)]
+        made = await self.target.backend.swap_threads(swaps) if swaps else []
+        for (held, wanted), is_made in zip(swaps, made, strict=True):
+            if not is_made:
+                await self._set_words(held, wanted)
+
+    async def _finish(
+        self,
+        thread: ThreadRow,
+        target_id: str,
+        translator: Translator,
+        newest: str | None,
+        writes: Sequence[WriteRow],
+        left_out: Container[CheckpointKey],
+    ) -> None:
         """Set status, expiry, tags and metadata; settle questions that wait no longer."""
-        if copy.has_gone_on:
-            return
-        newest, wanted = copy.newest, [pair for pair in copy.cut.writes.items() if pair[0] not in copy.left_out]
-        asked = {key.id for key, writes in wanted if key.namespace == ROOT and _asks(writes)}
-        if newest is not None and asked and newest not in asked:
-            await self.target.backend.apply([Change(thread_id=copy.target_id, now=thread.active, settles=newest)])
-        held = await self.target.thread(copy.target_id)
+        await self._settle(thread, target_id, newest, writes)
+        held = await self.target.thread(target_id)
         if held is None:
-            raise NotFound(f"thread {copy.target_id!r} was deleted from the target while it was copied")
+            raise NotFound(f"thread {target_id!r} was deleted from the target while it was copied")
+        await self._set_words(held, self._wanted(thread, held, translator, left_out))
+
+    async def _settle(self, thread: ThreadRow, target_id: str, newest: str | None, writes: Sequence[WriteRow]) -> None:
+        asked = {write.checkpoint_id for write in writes if asks(write)}
+        if newest is not None and asked and newest not in asked:
+            await self.target.backend.apply([Change(thread_id=target_id, now=thread.active, settles=newest)])
+
+    def _wanted(
+        self, thread: ThreadRow, held: ThreadRow, translator: Translator, left_out: Container[CheckpointKey]
+    ) -> ThreadRow:
+        """A thread of the target with the status, expiry, tags and metadata of the source's."""
         try:
-            metadata = copy.carrier.translator.words(thread, copy.target_id)
+            metadata = translator.words(thread, held.thread_id)
             if metadata and encoded_metadata(self.target.tools, held) == encoded_metadata(self.source.tools, thread):
                 metadata = held.metadata  # sealed anew it would only look different
         except Corrupt as fault:
             self.report.problems.append(f"{fault}; the thread was copied without it")
             metadata = b""
-        tags = tags_text(thread, lambda key: key not in copy.left_out)
-        await self._set_words(
-            held, held._replace(status=thread.status, expires=thread.expires, tags=tags, metadata=metadata)
-        )
+        tags = tags_text(thread, lambda key: key not in left_out)
+        return held._replace(status=thread.status, expires=thread.expires, tags=tags, metadata=metadata)
 
     async def _set_words(self, held: ThreadRow, wanted: ThreadRow) -> ThreadRow:
         for _ in range(ATTEMPTS):
@@ -233,7 +275,3 @@ def _beside(thread: ThreadRow) -> str:
     """The id of a thread that comes beside another one of its id; the same each time."""
     made = blake2b(repr(thread.created).encode(), digest_size=4).hexdigest()
     return f"{thread.thread_id}~{made}"
-
-
-def _asks(writes: Sequence[WriteRow]) -> bool:
-    return any(write.channel == INTERRUPT for write in writes)

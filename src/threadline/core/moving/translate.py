@@ -23,9 +23,10 @@ from ..context import Tools
 from ..lifecycle import thread_place
 from ..rows import place_of_row, searchable, write_place
 
-__all__ = ["Fault", "Names", "Opened", "Translator", "are_same", "fault_in"]
+__all__ = ["DAMAGES", "Fault", "Names", "Opened", "Translator", "are_same", "fault_in"]
 
-_DAMAGES = (Corrupt, InvalidRequest, ValueError, TypeError)
+# What damaged bytes may raise.
+DAMAGES = (Corrupt, InvalidRequest, ValueError, TypeError)
 # Names of chunks in the target by those in the source.
 Names = dict[bytes, bytes]
 
@@ -71,7 +72,7 @@ class Translator:
             return Opened(row, content, True, place_in(self.named, digest, links, content))
         except NotFound:
             raise
-        except _DAMAGES as damage:
+        except DAMAGES as damage:
             raise Fault(f"the chunk {digest.hex()} is damaged ({damage})") from None
 
     def chunk(self, opened: Opened, names: Names, packs: dict[bytes, bytes]) -> ChunkRow:
@@ -115,7 +116,7 @@ class Translator:
                     ("metadata", row.metadata_form, row.metadata),
                 )
             ]
-        except _DAMAGES as damage:
+        except DAMAGES as damage:
             raise Fault(f"checkpoint {row.id} of thread {found.thread_id!r} is damaged ({damage})") from None
         if self.is_verbatim and thread_id == found.thread_id:
             return row
@@ -129,7 +130,7 @@ class Translator:
         """The row of a pending write in a thread of the target; raises Fault."""
         try:
             content = self.source.envelope.unwrap_row(write.form, write.data, write_place(source_thread, write))
-        except _DAMAGES as damage:
+        except DAMAGES as damage:
             at = f"checkpoint {write.checkpoint_id} of thread {source_thread!r}"
             raise Fault(f"a pending write of {at} is damaged ({damage})") from None
         if self.is_verbatim and thread_id == source_thread:
@@ -149,7 +150,7 @@ class Translator:
         try:
             form, stored = ormsgpack.unpackb(thread.metadata)
             content = self.source.envelope.unwrap_row(form, stored, thread_place(thread.thread_id))
-        except _DAMAGES as damage:
+        except DAMAGES as damage:
             raise Fault(f"the metadata of thread {thread.thread_id!r} is damaged ({damage})") from None
         return ormsgpack.packb(list(self.target.envelope.wrap_row(content, thread_place(thread_id))))
 
@@ -162,7 +163,7 @@ class Translator:
             return None
         try:
             described = self.target.lenient.codec.decode(metadata)
-        except _DAMAGES as damage:
+        except DAMAGES as damage:
             raise Fault(f"the metadata of checkpoint {row.id} is damaged ({damage})") from None
         return searchable(described, indexed) if type(described) is dict else None
 

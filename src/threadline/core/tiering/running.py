@@ -82,6 +82,8 @@ async def run_tier(
         moved = mover.chunks, mover.bytes
         rewritten = await _rewrite(store.backend, tier, mover)
         deleted = await _delete_orphans(store.backend, tier, now, grace_seconds, lease)
+        if moved[0]:
+            await store.backend.trim()
     finally:
         await lease.release()
     return Tiered(chunks=moved[0], bytes=moved[1], objects=mover.objects, rewritten=rewritten, deleted=deleted)
