@@ -23,6 +23,7 @@ from .core.records.cached import (
     known_entry,
     stable_key,
     sweep_entries,
+    value_of,
     values_of,
 )
 from .core.records.checks import check_namespace
@@ -48,6 +49,9 @@ class ResultCache:
         self._ttl = _seconds(ttl)
         # The engine where its records are objects of this process, which are got and set without a coroutine.
         self._memory: Any = engine if tools.keeps_objects and hasattr(engine, "held_entries") else None
+        # Reads one entry without a coroutine, where the engine can.
+        reader = getattr(engine, "content_reader", None)
+        self._content_now = reader(CACHE) if reader is not None else None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._engine.url!r})"
@@ -58,6 +62,10 @@ class ResultCache:
         if memory is not None and (held := memory.held_entries) is not None and self._tools.is_open:
             return values_of(self._tools, entries, [held.get(entry.name) for entry in entries])
         try:
+            if self._content_now is not None and len(entries) == 1 and self._tools.is_open:
+                content = self._content_now(entries[0][1])
+                if content is None or content[0] <= 1:
+                    return value_of(self._tools, entries[0], content)
             return self._engine.run(get_entries(self._tools, entries))
         except Unavailable as error:
             return _missed(error, {})

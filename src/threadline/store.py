@@ -51,11 +51,12 @@ from .core.records.single import (
     packed_puts,
     place_of,
     put_packed,
+    read_now,
 )
 from .core.records.vectors import numpy_module
 from .errors import InvalidRequest, NotFound
 from .ports.engine import Engine
-from .ports.records import pack_name
+from .ports.records import RecordSpace, pack_name
 
 __all__ = ["ItemStore"]
 
@@ -101,6 +102,9 @@ class ItemStore:
         self._gather = TaskGather[Packed](self._awrite, _name_of, most=_MOST_TOGETHER)
         # The engine where its records are objects of this process, which are got and put without a coroutine.
         self._memory: Any = engine if tools.keeps_objects and hasattr(engine, "held_items") else None
+        # Reads one record without a coroutine, where the engine can.
+        reader = getattr(engine, "record_reader", None)
+        self._record_now = reader(RecordSpace.ITEM) if reader is not None else None
         embedder = self._embedder
         self._options = StoreOptions(
             items=items,
@@ -136,7 +140,15 @@ class ItemStore:
             found = held_item(self._tools, held, place, make, _DEFAULT)
             if found is not _DEFAULT:
                 return found
-        return self._engine.run(get_item(self._tools, place, make, refresh=self._refreshes(refresh_ttl)))
+        record = None
+        if self._record_now is not None and self._tools.is_open:
+            record = self._record_now(place[2])
+            if record is None:
+                return None
+            if record[6] is None and record[1] <= 1:
+                return read_now(self._tools, record, place, make)
+        refresh = self._refreshes(refresh_ttl)
+        return self._engine.run(get_item(self._tools, place, make, refresh=refresh, held=record))
 
     async def afind(self, place: Place, make: Make[T], refresh_ttl: bool | None = None) -> T | None:
         if self._memory is not None:

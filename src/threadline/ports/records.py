@@ -27,6 +27,7 @@ from .marks import reads, writes
 
 __all__ = [
     "ABSENT",
+    "Content",
     "Embedded",
     "MOST_NAME_BYTES",
     "Nearest",
@@ -72,6 +73,10 @@ class Record(NamedTuple):
     updated: float
     expires: float | None
     version: int
+
+
+# What of a record a reader needs who knows its place: form, value, and when it expires.
+Content = tuple[int, bytes, float | None]
 
 
 class RecordChange(NamedTuple):

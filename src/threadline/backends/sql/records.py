@@ -80,6 +80,7 @@ class RecordStatements:
         self.drop_version = text(f"DELETE FROM {table} WHERE {here} AND version = ?")
         self.touch = text(f"UPDATE {table} SET expires = ? WHERE {here}")
         self.one = text(f"SELECT {_COLUMNS} FROM {table} WHERE {here}")
+        self.content = text(f"SELECT form, value, expires FROM {table} WHERE {here}")
         # The first name in a range, of records that live.
         within = "space = ? AND path > ? AND path < ?"
         self.first = text(f"SELECT path FROM {table} WHERE {within} AND {_ALIVE} ORDER BY path LIMIT 1")

@@ -2,7 +2,8 @@
 
 A file that is moved, deleted or replaced stays open to the connections that have it: SQLite would go on committing to a
 file that nobody finds by its name. The same holds for the `-wal` beside it, which has the commits since the last
-checkpoint. So every commit and every read compares what the two names lead to now with what they led to before.
+checkpoint. So every commit and every read compares what the two names lead to now with what they led to before. A
+cache, which may forget, does so from time to time (`pause_seconds`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import sqlite3
 import struct
 import sys
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -48,6 +50,9 @@ class DatabaseFile:
         self._wal_identity: _Identity | None = None
         # Why the file is lost; None while it is not.
         self.lost: str | None = None
+        # For how long it is taken for granted that the names lead where they led; and until when, therefore.
+        self.pause_seconds = 0.0
+        self._looks_again = 0.0
 
     def check_not_lost(self) -> None:
         """Raise Unavailable if the file was found to be lost before."""
@@ -88,6 +93,11 @@ class DatabaseFile:
 
     def check(self, connection: sqlite3.Connection) -> None:
         """Raise Unavailable unless both names lead to what the connections have open. Costs two system calls."""
+        if self.pause_seconds and self.lost is None:
+            now = time.monotonic()
+            if now < self._looks_again:
+                return
+            self._looks_again = now + self.pause_seconds
         if (
             self.lost is not None
             or self._identity is None

@@ -18,7 +18,7 @@ from ...base.printable import printable
 from ...codec.codec import Codec
 from ...errors import ThreadlineError
 from ...ports.checkpoints import Backend
-from ...ports.records import Record, RecordChange, RecordSpace, Scan, pack_name, split_name
+from ...ports.records import Content, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
 from ..context import Context, Tools
 from .checks import check_key, check_namespace
 from .contents import PLAIN_OBJECT, place_of_record, unpack, unwrapped
@@ -36,6 +36,7 @@ __all__ = [
     "known_entry",
     "stable_key",
     "sweep_entries",
+    "value_of",
     "values_of",
 ]
 
@@ -90,7 +91,7 @@ def values_of(tools: Tools, entries: Sequence[Entry], records: Iterable[Record |
     """The values of records that have not expired; what cannot be read counts as missing."""
     now = time.time()
     found: dict[FullKey, Any] = {}
-    for (key, _, _), record in zip(entries, records, strict=True):
+    for (key, _, bound), record in zip(entries, records, strict=True):
         if record is None:
             continue
         stored: Any
@@ -99,10 +100,32 @@ def values_of(tools: Tools, entries: Sequence[Entry], records: Iterable[Record |
             continue
         try:
             # An object of this process is no bytes that could be damaged.
-            found[key] = unpack(tools.codec, stored[0]) if type(stored) is list else unwrapped(tools, CACHE, record)
+            if type(stored) is list:
+                found[key] = unpack(tools.codec, stored[0])
+            else:
+                found[key] = unwrapped(tools, CACHE, record, bound)
         except (ThreadlineError, ValueError, TypeError) as error:
-            log.warning("the cached value of %r cannot be read and counts as missing: %s", key, printable(error))
+            _count_as_missing(key, error)
     return found
+
+
+def value_of(tools: Tools, entry: Entry, content: Content | None) -> dict[FullKey, Any]:
+    """The same of one entry that is not sealed."""
+    if content is None:
+        return {}
+    key, _, bound = entry
+    form, stored, expires = content
+    if expires is not None and expires <= time.time():
+        return {}
+    try:
+        return {key: unpack(tools.codec, tools.envelope.unwrap_row(form, stored, bound))}
+    except (ThreadlineError, ValueError, TypeError) as error:
+        _count_as_missing(key, error)
+        return {}
+
+
+def _count_as_missing(key: FullKey, error: Exception) -> None:
+    log.warning("the cached value of %r cannot be read and counts as missing: %s", key, printable(error))
 
 
 async def delete_entries(store: Context, entries: Sequence[Entry]) -> None:

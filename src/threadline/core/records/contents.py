@@ -95,13 +95,16 @@ def wrapped(tools: Tools, space: RecordSpace, name: bytes, content: Any) -> tupl
     return tools.envelope.wrap_row(tools.codec.encode_natively(content), place_of_record(space, name))
 
 
-def unwrapped(tools: Tools, space: RecordSpace, record: Record) -> Any:
-    """The content of a record; Corrupt names it, and so does NotFound where the ring lacks its key."""
+def unwrapped(tools: Tools, space: RecordSpace, record: Record, bound: bytes | None = None) -> Any:
+    """The content of a record; Corrupt names it, and so does NotFound where the ring lacks its key.
+
+    `bound` is what its seal or checksum is bound to, where that is known.
+    """
     if record.form == PLAIN_OBJECT and tools.keeps_objects:
         held: Any = record.value
         return unpack(tools.codec, held[0]) if space in _PACKED else _copied(held)
     try:
-        content = tools.envelope.unwrap_row(record.form, record.value, place_of_record(space, record.name))
+        content = tools.envelope.unwrap_row(record.form, record.value, bound or place_of_record(space, record.name))
         return unpack(tools.codec, content)
     except NotFound as error:
         raise NotFound(f"record {split_name(record.name)}: {error}") from None

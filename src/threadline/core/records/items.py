@@ -49,6 +49,7 @@ __all__ = [
     "searchable_of",
     "sweep_items",
     "time_now",
+    "value_of",
 ]
 
 log = logging.getLogger("threadline.store")
@@ -305,15 +306,22 @@ async def refresh_items(store: Context, items: Sequence[Found]) -> None:
 
 
 def read_item(tools: Tools, record: Record, place: tuple[Any, ...] | None = None) -> Found:
-    """The item of a record; Corrupt names it. `place` is its namespace and key, where they are known."""
-    parts = unwrapped(tools, ITEM, record)
+    """The item of a record; Corrupt names it. `place` is where it is, as checked, where that is known."""
+    value, ttl = value_of(tools, record, place[3] if place is not None else None)
     namespace, key = place[:2] if place is not None else path_of(record.name)
-    if type(parts) is not list or len(parts) != 2 or type(parts[0]) is not dict:
-        raise Corrupt(f"item {key!r} in {namespace}: its record is damaged")
-    value, ttl = parts
     return Found(
         namespace, key, value, record.created, record.updated, record.version, record.expires, ttl, record.name
     )
+
+
+def value_of(tools: Tools, record: Record, bound: bytes | None = None) -> tuple[dict[str, Any], float | None]:
+    """The value of an item's record and its time to live in seconds; Corrupt names it."""
+    parts = unwrapped(tools, ITEM, record, bound)
+    if type(parts) is not list or len(parts) != 2 or type(parts[0]) is not dict:
+        namespace, key = path_of(record.name)
+        raise Corrupt(f"item {key!r} in {namespace}: its record is damaged")
+    value, ttl = parts
+    return value, ttl
 
 
 def read_vectors(tools: Tools, record: Record) -> bytes:

@@ -21,7 +21,7 @@ from ..context import Context, Tools
 from .batch import Item, make_item, moment_of
 from .checks import check_key, check_namespace, ttl_seconds
 from .contents import pack_item, place_of_record, unpack, wrapped
-from .items import ITEM, read_item, refresh_items, searchable_of, time_now
+from .items import ITEM, read_item, refresh_items, searchable_of, time_now, value_of
 from .shapes import ItemOptions, name_of
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "packed_puts",
     "place_of",
     "put_packed",
+    "read_now",
 ]
 
 T = TypeVar("T")
@@ -102,15 +103,26 @@ def held_item(tools: Tools, held: Any, place: Place, make: Make[T], otherwise: A
     return make(place, value, created, updated, record)
 
 
+def read_now(tools: Tools, record: Record, place: Place, make: Make[T]) -> T:
+    """The item of a record that was read, does not expire and is not sealed."""
+    value, _ = value_of(tools, record, place[3])
+    created = updated = moment_of(record[4])
+    if record[5] != record[4]:
+        updated = moment_of(record[5])
+    return make(place, value, created, updated, record)
+
+
 def get_item(
-    tools: Tools, place: Place, make: Make[T], *, refresh: bool
+    tools: Tools, place: Place, make: Make[T], *, refresh: bool, held: Record | None = None
 ) -> Callable[[Backend], Coroutine[Any, Any, T | None]]:
-    """Reads an item that has not expired; `refresh` begins its time to live anew."""
+    """Reads an item that has not expired, of its record where that was read; `refresh` begins its time to live anew."""
 
     async def get(backend: Backend) -> T | None:
         if not tools.is_open:
             await tools.open(backend)
-        [record] = await backend.read_records(ITEM, (place.name,))
+        record = held
+        if record is None:
+            [record] = await backend.read_records(ITEM, (place.name,))
         if record is None or (record.expires is not None and record.expires <= time.time()):
             return None
         if record.form > 1:
