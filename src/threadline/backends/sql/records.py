@@ -8,12 +8,14 @@ creation and raises the version. A put under a condition is one statement that c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 from ...base.hashing import blake2b
 from ...ports.records import (
     ABSENT,
+    PlainPuts,
     Record,
     RecordChange,
     RecordSpace,
@@ -73,6 +75,8 @@ class RecordStatements:
         self.upsert_together = text(
             dialect.upsert(table, columns, key, kept="created", raised="version", rows=dialect.rows_together)
         )
+        # By how many rows they take, the most first.
+        self.upsert_alike = {rows: text(dialect.upsert_alike(table, rows)) for rows in dialect.rows_alike}
         self.add = text(dialect.insert(table, RECORD_COLUMNS, "space, path", replace=False))
         changed = "form = ?, value = ?, searchable = ?, updated = ?, expires = ?, version = version + 1"
         self.swap = text(f"UPDATE {table} SET {changed} WHERE {here} AND version = ?")
@@ -139,13 +143,20 @@ class PlainWrites:
     @property
     def are_puts(self) -> bool:
         """Whether nothing is deleted: puts of several callers are then the same together as one after the other."""
-        return all(change.record is not None for changes in self._callers for change in changes)
+        return all(
+            type(changes) is PlainPuts or all(change.record is not None for change in changes)
+            for changes in self._callers
+        )
 
     def joined(self, others: Iterable[PlainWrites]) -> PlainWrites:
         """These changes and then those of others, as one piece of work."""
         return PlainWrites(self._sql, *self._callers, *(changes for one in others for changes in one._callers))
 
     async def __call__(self, tx: Transaction) -> None:
+        first = self._callers[0]
+        if len(self._callers) == 1 and type(first) is PlainPuts and self._sql.upsert_alike and first.are_alike:
+            await self._put_alike(first, tx)
+            return
         puts: list[tuple[Any, ...]] = []
         drops: list[tuple[int, bytes]] = []
         for changes in self._callers:
@@ -161,6 +172,18 @@ class PlainWrites:
             await self._put(sorted(puts, key=_place), tx)
         if drops:
             await tx.many(self._sql.drop, sorted(drops))
+
+    async def _put_alike(self, puts: PlainPuts, tx: Transaction) -> None:
+        """Upsert rows that share form, time and expiry: these are bound once for all rows of a statement."""
+        shared = (int(puts.space), puts.forms[0], puts.now, puts.expires[0])
+        rows, start = puts.rows(), 0
+        for size, statement in self._sql.upsert_alike.items():
+            parts = []
+            while len(rows) - start >= size:
+                parts.append((*shared, *chain.from_iterable(rows[start : start + size])))
+                start += size
+            if parts:
+                await tx.many(statement, parts)
 
     async def _put(self, rows: list[tuple[Any, ...]], tx: Transaction) -> None:
         """Upsert rows; as many as go together in statements of one size, which stay prepared."""
@@ -196,7 +219,7 @@ class SqlRecords(WithoutVectors):
         return await (self._database.read_once(work) if len(names) == 1 else self._database.read(work))
 
     async def write_records(self, changes: Sequence[RecordChange]) -> int | None:
-        if all(change.if_version is None for change in changes):
+        if type(changes) is PlainPuts or all(change.if_version is None for change in changes):
             await self._database.write(PlainWrites(self._sql, changes))
             return None
 

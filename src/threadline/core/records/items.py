@@ -25,7 +25,7 @@ from ...errors import Conflict, Corrupt, InvalidRequest
 from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, split_name
 from ..context import Context, Tools
 from ..filters import check_filter, look_up, matches
-from ..rows import searchable_value
+from ..rows import LONGEST_INDEXED, searchable_value
 from .contents import unpack, unwrapped, wrapped
 from .past import past_changes
 from .shapes import Found, ItemOptions, Put, name_of, path_of
@@ -47,6 +47,7 @@ __all__ = [
     "refresh_items",
     "search_items",
     "searchable_of",
+    "searchables_of",
     "sweep_items",
     "time_now",
     "value_of",
@@ -364,13 +365,32 @@ async def index_embeddings(store: Context, dims: int) -> bool:
 
 def searchable_of(value: Mapping[str, Any], indexed: Sequence[str]) -> str:
     """The values of indexed fields, as JSON."""
-    noted = []
+    # The names of fields need no escape; see `check_fields`.
+    return "{" + ",".join([f'"{field}":{_noted(value, field)}' for field in indexed]) + "}"
+
+
+def searchables_of(values: Sequence[Mapping[str, Any]], indexed: Sequence[str]) -> list[str]:
+    """The same of many values. Most are texts, which need no call for each."""
+    columns = []
     for field in indexed:
-        form = searchable_value(value[field] if field in value else look_up(value, field))
-        text = _quoted(form) if type(form) is str else _NOT_FOUND if form is None else repr(form)
-        # The names of fields need no escape; see `check_fields`.
-        noted.append(f'"{field}":{text}')
-    return "{" + ",".join(noted) + "}"
+        head = f'"{field}":'
+        columns.append(
+            [
+                head + _quoted(found)
+                if type(value) is dict
+                and type(found := value.get(field)) is str
+                and len(found) <= LONGEST_INDEXED
+                and found.isprintable()
+                else head + _noted(value, field)
+                for value in values
+            ]
+        )
+    return ["{" + ",".join(noted) + "}" for noted in zip(*columns, strict=True)]
+
+
+def _noted(value: Mapping[str, Any], field: str) -> str:
+    form = searchable_value(value[field] if field in value else look_up(value, field))
+    return _quoted(form) if type(form) is str else _NOT_FOUND if form is None else repr(form)
 
 
 def _hints(filter: Mapping[str, Any], indexed: Sequence[str]) -> tuple[tuple[str, Any], ...]:
