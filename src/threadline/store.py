@@ -99,6 +99,8 @@ class ItemStore:
         )
         # Whether the indexes were looked for, which the first operation does.
         self._has_indexes = not items.indexed and index is None
+        # Whether a put without a condition is one record, and need not read or embed anything.
+        self.is_straight = self._has_indexes and items.is_plain
         self._gather = TaskGather[Packed](self._awrite, _name_of, most=_MOST_TOGETHER)
         # The engine where its records are objects of this process, which are got and put without a coroutine.
         self._memory: Any = engine if tools.keeps_objects and hasattr(engine, "held_items") else None
@@ -376,11 +378,6 @@ class ItemStore:
 
     # -- how operations run
 
-    @property
-    def is_straight(self) -> bool:
-        """Whether a put without a condition is one record, and need not read or embed anything."""
-        return self._has_indexes and self._options.items.is_plain
-
     def _write(self, puts: Sequence[Packed]) -> None:
         memory = self._memory
         if memory is not None and (held := memory.held_items) is not None and self._tools.is_open:
@@ -414,6 +411,7 @@ class ItemStore:
                 has_index = await index_embeddings(store, self._options.dims)
                 self._options = replace(self._options, has_vector_index=has_index)
             self._has_indexes = True
+            self.is_straight = self._options.items.is_plain
             return await operation(store)
 
         return first
