@@ -20,11 +20,11 @@ from .core.records.cached import (
     delete_entries,
     entry_at,
     get_entries,
+    held_values,
     known_entry,
     stable_key,
     sweep_entries,
     value_of,
-    values_of,
 )
 from .core.records.checks import check_namespace
 from .core.records.contents import pack_result
@@ -60,7 +60,7 @@ class ResultCache:
         """The values of those of these (namespace, key) pairs that are cached."""
         entries, memory = _entries(keys), self._memory
         if memory is not None and (held := memory.held_entries) is not None and self._tools.is_open:
-            return values_of(self._tools, entries, [held.get(entry.name) for entry in entries])
+            return held_values(self._tools.codec, entries, held.get)
         try:
             if self._content_now is not None and len(entries) == 1 and self._tools.is_open:
                 content = self._content_now(entries[0][1])
