@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .base.printable import printable
-from .core.context import Context, Tools, bound
+from .core.context import UNSEALED, Context, Tools, bound
 from .core.records.cached import (
     CACHE,
     Entry,
@@ -64,7 +64,7 @@ class ResultCache:
         try:
             if self._content_now is not None and len(entries) == 1 and self._tools.is_open:
                 content = self._content_now(entries[0][1])
-                if content is None or content[0] <= 1:
+                if content is None or content[0] in UNSEALED:
                     return value_of(self._tools, entries[0], content)
             return self._engine.run(get_entries(self._tools, entries))
         except Unavailable as error:

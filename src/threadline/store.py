@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from .base.embedding import Embedder
 from .base.gather import TaskGather
-from .core.context import Context, Tools, bound
+from .core.context import UNSEALED, Context, Tools, bound
 from .core.records.batch import (
     GetOp,
     Item,
@@ -147,7 +147,7 @@ class ItemStore:
             record = self._record_now(place[2])
             if record is None:
                 return None
-            if record[6] is None and record[1] <= 1:
+            if record[6] is None and record[1] in UNSEALED:
                 return read_now(self._tools, record, place, make)
         refresh = self._refreshes(refresh_ttl)
         return self._engine.run(get_item(self._tools, place, make, refresh=refresh, held=record))

@@ -358,4 +358,6 @@ def _stored(record: Record | None) -> tuple[Any, ...]:
 def record_of_row(row: Any) -> Record:
     """The record of a row as it is read."""
     path, form, value, searchable, created, updated, expires, version = row
-    return Record(bytes(path), form, bytes(value), searchable, created, updated, expires, version)
+    # What is no bytes at all, which SQLite keeps as well, is for the reader to find.
+    stored: Any = value if isinstance(value, str) else bytes(value)
+    return Record(bytes(path), form, stored, searchable, created, updated, expires, version)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from ...codec.codec import Codec
-from ...errors import InvalidRequest
+from ...errors import Corrupt, InvalidRequest
 from ...ports.records import pack_name
 from ..context import Context
 from ..filters import check_filter, matches
@@ -381,3 +381,5 @@ def moment_of(seconds: float) -> datetime:
         return datetime.fromtimestamp(seconds, timezone.utc)
     except (OverflowError, OSError, ValueError):  # before 1970 on some systems
         return _EPOCH + timedelta(seconds=seconds)
+    except TypeError:  # SQLite keeps anything in any column
+        raise Corrupt("the record of an item is damaged: one of its times is none") from None

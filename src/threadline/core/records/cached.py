@@ -22,9 +22,9 @@ from ...codec.limits import has_little_stack
 from ...errors import ThreadlineError
 from ...ports.checkpoints import Backend
 from ...ports.records import Content, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
-from ..context import Context, Tools
+from ..context import UNSEALED, Context, Tools
 from .checks import check_key, check_namespace
-from .contents import PLAIN_OBJECT, place_of_record, unpack, unwrapped
+from .contents import PLAIN_OBJECT, has_expired, place_of_record, unpack, unwrapped
 
 __all__ = [
     "CACHE",
@@ -82,7 +82,7 @@ def get_entries(tools: Tools, entries: Sequence[Entry]) -> Callable[[Backend], C
         if not tools.is_open:
             await tools.open(backend)
         records = await backend.read_records(CACHE, [entry.name for entry in entries])
-        forms = [record.form for record in records if record is not None and record.form > 1]
+        forms = [record.form for record in records if record is not None and record.form not in UNSEALED]
         if forms:
             await tools.learn_keys(backend, forms)
         return _values_of(tools, entries, records)
@@ -97,10 +97,9 @@ def _values_of(tools: Tools, entries: Sequence[Entry], records: Iterable[Record 
     for (key, _, bound), record in zip(entries, records, strict=True):
         if record is None:
             continue
-        if record.expires is not None and record.expires <= now:
-            continue
         try:
-            found[key] = unwrapped(tools, CACHE, record, bound)
+            if not has_expired(record, now):
+                found[key] = unwrapped(tools, CACHE, record, bound)
         except (ThreadlineError, ValueError, TypeError) as error:
             _count_as_missing(key, error)
     return found
@@ -130,9 +129,9 @@ def value_of(tools: Tools, entry: Entry, content: Content | None) -> dict[FullKe
         return {}
     key, _, bound = entry
     form, stored, expires = content
-    if expires is not None and expires <= time.time():
-        return {}
     try:
+        if expires is not None and expires <= time.time():
+            return {}
         return {key: unpack(tools.codec, tools.envelope.unwrap_row(form, stored, bound))}
     except (ThreadlineError, ValueError, TypeError) as error:
         _count_as_missing(key, error)

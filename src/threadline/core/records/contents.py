@@ -21,6 +21,7 @@ from .checks import checked_value
 
 __all__ = [
     "PLAIN_OBJECT",
+    "has_expired",
     "pack_item",
     "pack_items",
     "pack_result",
@@ -140,6 +141,14 @@ def unwrapped(tools: Tools, space: RecordSpace, record: Record, bound: bytes | N
         raise NotFound(f"record {split_name(record.name)}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"record {split_name(record.name)} is damaged ({error})") from None
+
+
+def has_expired(record: Record, now: float) -> bool:
+    """Whether a record has expired by then; Corrupt names one whose time is damaged."""
+    try:
+        return record.expires is not None and record.expires <= now
+    except TypeError:  # SQLite keeps anything in any column
+        raise Corrupt(f"record {split_name(record.name)} is damaged (the time at which it expires is none)") from None
 
 
 def _copied(value: Any) -> Any:

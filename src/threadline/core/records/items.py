@@ -26,7 +26,7 @@ from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, sp
 from ..context import Context, Tools
 from ..filters import check_filter, look_up, matches
 from ..rows import LONGEST_INDEXED, searchable_value
-from .contents import unpack, unwrapped, wrapped
+from .contents import has_expired, unpack, unwrapped, wrapped
 from .past import past_changes
 from .shapes import Found, ItemOptions, Put, name_of, path_of
 
@@ -108,7 +108,7 @@ async def _conditional_changes(
     for put, before in zip(puts, held, strict=True):
         version = before.version if before is not None else ABSENT
         # An item that has expired is not there, though its record may be.
-        is_there = before is not None and (before.expires is None or before.expires > time.time())
+        is_there = before is not None and not has_expired(before, time.time())
         if put.if_version is not None and put.if_version != (version if is_there else ABSENT):
             raise _lost(put)
         # A later version never begins at the moment of an earlier one, whatever the clock says.
@@ -199,7 +199,7 @@ async def get_items(store: Context, names: Sequence[bytes], *, refresh: bool) ->
     found: list[Found | None] = []
     has_ttl = False
     for record in await store.read_records(ITEM, names):
-        if record is None or (record.expires is not None and record.expires <= time.time()):
+        if record is None or has_expired(record, time.time()):
             found.append(None)
             continue
         item = read_item(store.tools, record)

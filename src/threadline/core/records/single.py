@@ -18,10 +18,10 @@ from ormsgpack import unpackb
 from ...codec.limits import has_little_stack
 from ...ports.checkpoints import Backend
 from ...ports.records import PlainPuts, Record, RecordChange, RecordSpace
-from ..context import Context, Tools
+from ..context import UNSEALED, Context, Tools
 from .batch import Item, make_item, moment_of
 from .checks import check_key, check_namespace, ttl_seconds
-from .contents import pack_item, pack_items, place_of_record, unpack, wrapped
+from .contents import has_expired, pack_item, pack_items, place_of_record, unpack, wrapped
 from .items import ITEM, read_item, refresh_items, searchable_of, searchables_of, time_now, value_of
 from .shapes import ItemOptions, name_of
 
@@ -125,9 +125,9 @@ def get_item(
         record = held
         if record is None:
             [record] = await backend.read_records(ITEM, (place.name,))
-        if record is None or (record.expires is not None and record.expires <= time.time()):
+        if record is None or has_expired(record, time.time()):
             return None
-        if record.form > 1:
+        if record.form not in UNSEALED:
             await tools.learn_keys(backend, (record.form,))
         found = read_item(tools, record, place)
         if refresh and found.ttl is not None:
