@@ -28,7 +28,6 @@ from .core.records.cached import (
 )
 from .core.records.checks import check_namespace
 from .core.records.contents import pack_result
-from .core.records.items import time_now
 from .core.records.single import Packed, put_packed
 from .core.retention.policy import seconds_of
 from .errors import InvalidRequest, Unavailable
@@ -83,7 +82,7 @@ class ResultCache:
         """Keep values, each with its time to live: seconds, a timedelta, text such as `1h`, or None for the default."""
         packed, memory = self._packed(pairs), self._memory
         if memory is not None and (held := memory.held_entries) is not None and self._tools.is_open:
-            held.put(packed, time_now())
+            held.put(packed, time.time())
         elif packed:
             try:
                 self._engine.run(put_packed(self._tools, packed, CACHE))
