@@ -18,12 +18,11 @@ from .core.context import UNSEALED, Context, Tools, bound
 from .core.records.batch import (
     GetOp,
     Item,
-    ListNamespacesOp,
-    MatchCondition,
     PutOp,
     SearchOp,
     StoreOptions,
     is_plain_write,
+    namespaces_op,
     prepare,
     run_batch,
 )
@@ -264,7 +263,7 @@ class ItemStore:
         offset: int = 0,
     ) -> list[tuple[str, ...]]:
         """The namespaces that hold items, in order; `*` in prefix or suffix matches any label."""
-        [found] = self.batch([_namespaces_op(prefix, suffix, max_depth, limit, offset)])
+        [found] = self.batch([namespaces_op(prefix, suffix, max_depth, limit, offset)])
         return found  # type: ignore[no-any-return]
 
     async def alist_namespaces(
@@ -276,7 +275,7 @@ class ItemStore:
         limit: int = 100,
         offset: int = 0,
     ) -> list[tuple[str, ...]]:
-        [found] = await self.abatch([_namespaces_op(prefix, suffix, max_depth, limit, offset)])
+        [found] = await self.abatch([namespaces_op(prefix, suffix, max_depth, limit, offset)])
         return found  # type: ignore[no-any-return]
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
@@ -493,12 +492,3 @@ def _version_of(history: Sequence[Version], key: str, version: int) -> dict[str,
         if one.version == version and one.value is not None:
             return one.value
     raise NotFound(f"no version {version} of item {key!r} is kept")
-
-
-def _namespaces_op(
-    prefix: Namespace | None, suffix: Namespace | None, max_depth: int | None, limit: int, offset: int
-) -> ListNamespacesOp:
-    conditions = [
-        MatchCondition(kind, tuple(path)) for kind, path in (("prefix", prefix), ("suffix", suffix)) if path is not None
-    ]
-    return ListNamespacesOp(conditions, max_depth, limit, offset)

@@ -37,6 +37,7 @@ __all__ = [
     "item_of",
     "make_item",
     "moment_of",
+    "namespaces_op",
     "prepare",
     "run_batch",
 ]
@@ -94,6 +95,16 @@ class ListNamespacesOp(NamedTuple):
     max_depth: int | None = None
     limit: int = 100
     offset: int = 0
+
+
+def namespaces_op(
+    prefix: Sequence[str] | None, suffix: Sequence[str] | None, max_depth: int | None, limit: int, offset: int
+) -> ListNamespacesOp:
+    """The operation for namespaces that begin or end with some labels."""
+    conditions = [
+        MatchCondition(kind, tuple(path)) for kind, path in (("prefix", prefix), ("suffix", suffix)) if path is not None
+    ]
+    return ListNamespacesOp(conditions, max_depth, limit, offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
