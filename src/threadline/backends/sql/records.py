@@ -8,6 +8,7 @@ creation and raises the version. A put under a condition is one statement that c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -75,8 +76,6 @@ class RecordStatements:
         self.upsert_together = text(
             dialect.upsert(table, columns, key, kept="created", raised="version", rows=dialect.rows_together)
         )
-        # By how many rows they take, the most first.
-        self.upsert_alike = {rows: text(dialect.upsert_alike(table, rows)) for rows in dialect.rows_alike}
         self.add = text(dialect.insert(table, RECORD_COLUMNS, "space, path", replace=False))
         changed = "form = ?, value = ?, searchable = ?, updated = ?, expires = ?, version = version + 1"
         self.swap = text(f"UPDATE {table} SET {changed} WHERE {here} AND version = ?")
@@ -99,6 +98,12 @@ class RecordStatements:
         )
         self.forms = text(f"SELECT form, count(*) FROM {table} GROUP BY form")
         self.drop_expired = text(f"DELETE FROM {table} WHERE {here} AND expires IS NOT NULL AND expires <= ?")
+
+    @cached_property
+    def upsert_alike(self) -> dict[int, str]:
+        """Upserts of rows that have most in common, by how many rows they take, the most first; made on first use."""
+        dialect = self.dialect
+        return {rows: dialect.text(dialect.upsert_alike(self.table, rows)) for rows in dialect.rows_alike}
 
     def named(self, space: int, names: Sequence[bytes]) -> tuple[str, list[Any]]:
         """The records of these names, and what the statement binds."""
