@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .base.printable import printable
-from .core.context import Context, Tools, bound
+from .core.context import UNSEALED, Context, Tools, bound
 from .core.records.cached import (
     CACHE,
     Entry,
@@ -20,14 +20,14 @@ from .core.records.cached import (
     delete_entries,
     entry_at,
     get_entries,
+    held_values,
     known_entry,
     stable_key,
     sweep_entries,
-    values_of,
+    value_of,
 )
 from .core.records.checks import check_namespace
 from .core.records.contents import pack_result
-from .core.records.items import time_now
 from .core.records.single import Packed, put_packed
 from .core.retention.policy import seconds_of
 from .errors import InvalidRequest, Unavailable
@@ -48,6 +48,9 @@ class ResultCache:
         self._ttl = _seconds(ttl)
         # The engine where its records are objects of this process, which are got and set without a coroutine.
         self._memory: Any = engine if tools.keeps_objects and hasattr(engine, "held_entries") else None
+        # Reads one entry without a coroutine, where the engine can.
+        reader = getattr(engine, "content_reader", None)
+        self._content_now = reader(CACHE) if reader is not None else None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._engine.url!r})"
@@ -56,8 +59,12 @@ class ResultCache:
         """The values of those of these (namespace, key) pairs that are cached."""
         entries, memory = _entries(keys), self._memory
         if memory is not None and (held := memory.held_entries) is not None and self._tools.is_open:
-            return values_of(self._tools, entries, [held.get(entry.name) for entry in entries])
+            return held_values(self._tools.codec, entries, held.get)
         try:
+            if self._content_now is not None and len(entries) == 1 and self._tools.is_open:
+                content = self._content_now(entries[0][1])
+                if content is None or content[0] in UNSEALED:
+                    return value_of(self._tools, entries[0], content)
             return self._engine.run(get_entries(self._tools, entries))
         except Unavailable as error:
             return _missed(error, {})
@@ -75,7 +82,7 @@ class ResultCache:
         """Keep values, each with its time to live: seconds, a timedelta, text such as `1h`, or None for the default."""
         packed, memory = self._packed(pairs), self._memory
         if memory is not None and (held := memory.held_entries) is not None and self._tools.is_open:
-            held.put(packed, time_now())
+            held.put(packed, time.time())
         elif packed:
             try:
                 self._engine.run(put_packed(self._tools, packed, CACHE))

@@ -191,11 +191,15 @@ def _plain_engine(url: str | os.PathLike[str] | None, options: dict[str, Any]) -
 def make_cache_engine(url: str | os.PathLike[str] | None = None, **options: Any) -> Engine:
     """The engine of a cache: on SQLite a commit need not wait for the disk, because a cache may forget.
 
-    What was set survives the end of the process; a power cut may take the last results with it.
+    What was set survives the end of the process; a power cut may take the last results with it. That its file was
+    moved or deleted is noticed within a tenth of a second.
     """
-    if url is not None and parse_url(url)[0] == "sqlite":
-        options.setdefault("synchronous", "NORMAL")
-    return make_engine(url, **options)
+    if url is None or parse_url(url)[0] != "sqlite":
+        return make_engine(url, **options)
+    options.setdefault("synchronous", "NORMAL")
+    engine: Any = make_engine(url, **options)
+    engine.may_forget()
+    return engine  # type: ignore[no-any-return]
 
 
 def check_driver(kind: str) -> None:

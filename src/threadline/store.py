@@ -14,16 +14,15 @@ from typing import Any, TypeVar
 
 from .base.embedding import Embedder
 from .base.gather import TaskGather
-from .core.context import Context, Tools, bound
+from .core.context import UNSEALED, Context, Tools, bound
 from .core.records.batch import (
     GetOp,
     Item,
-    ListNamespacesOp,
-    MatchCondition,
     PutOp,
     SearchOp,
     StoreOptions,
     is_plain_write,
+    namespaces_op,
     prepare,
     run_batch,
 )
@@ -51,11 +50,12 @@ from .core.records.single import (
     packed_puts,
     place_of,
     put_packed,
+    read_now,
 )
 from .core.records.vectors import numpy_module
 from .errors import InvalidRequest, NotFound
 from .ports.engine import Engine
-from .ports.records import pack_name
+from .ports.records import RecordSpace, pack_name
 
 __all__ = ["ItemStore"]
 
@@ -98,9 +98,14 @@ class ItemStore:
         )
         # Whether the indexes were looked for, which the first operation does.
         self._has_indexes = not items.indexed and index is None
+        # Whether a put without a condition is one record, and need not read or embed anything.
+        self.is_straight = self._has_indexes and items.is_plain
         self._gather = TaskGather[Packed](self._awrite, _name_of, most=_MOST_TOGETHER)
         # The engine where its records are objects of this process, which are got and put without a coroutine.
         self._memory: Any = engine if tools.keeps_objects and hasattr(engine, "held_items") else None
+        # Reads one record without a coroutine, where the engine can.
+        reader = getattr(engine, "record_reader", None)
+        self._record_now = reader(RecordSpace.ITEM) if reader is not None else None
         embedder = self._embedder
         self._options = StoreOptions(
             items=items,
@@ -136,7 +141,15 @@ class ItemStore:
             found = held_item(self._tools, held, place, make, _DEFAULT)
             if found is not _DEFAULT:
                 return found
-        return self._engine.run(get_item(self._tools, place, make, refresh=self._refreshes(refresh_ttl)))
+        record = None
+        if self._record_now is not None and self._tools.is_open:
+            record = self._record_now(place[2])
+            if record is None:
+                return None
+            if record[6] is None and record[1] in UNSEALED:
+                return read_now(self._tools, record, place, make)
+        refresh = self._refreshes(refresh_ttl)
+        return self._engine.run(get_item(self._tools, place, make, refresh=refresh, held=record))
 
     async def afind(self, place: Place, make: Make[T], refresh_ttl: bool | None = None) -> T | None:
         if self._memory is not None:
@@ -250,7 +263,7 @@ class ItemStore:
         offset: int = 0,
     ) -> list[tuple[str, ...]]:
         """The namespaces that hold items, in order; `*` in prefix or suffix matches any label."""
-        [found] = self.batch([_namespaces_op(prefix, suffix, max_depth, limit, offset)])
+        [found] = self.batch([namespaces_op(prefix, suffix, max_depth, limit, offset)])
         return found  # type: ignore[no-any-return]
 
     async def alist_namespaces(
@@ -262,7 +275,7 @@ class ItemStore:
         limit: int = 100,
         offset: int = 0,
     ) -> list[tuple[str, ...]]:
-        [found] = await self.abatch([_namespaces_op(prefix, suffix, max_depth, limit, offset)])
+        [found] = await self.abatch([namespaces_op(prefix, suffix, max_depth, limit, offset)])
         return found  # type: ignore[no-any-return]
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
@@ -364,11 +377,6 @@ class ItemStore:
 
     # -- how operations run
 
-    @property
-    def is_straight(self) -> bool:
-        """Whether a put without a condition is one record, and need not read or embed anything."""
-        return self._has_indexes and self._options.items.is_plain
-
     def _write(self, puts: Sequence[Packed]) -> None:
         memory = self._memory
         if memory is not None and (held := memory.held_items) is not None and self._tools.is_open:
@@ -402,6 +410,7 @@ class ItemStore:
                 has_index = await index_embeddings(store, self._options.dims)
                 self._options = replace(self._options, has_vector_index=has_index)
             self._has_indexes = True
+            self.is_straight = self._options.items.is_plain
             return await operation(store)
 
         return first
@@ -483,12 +492,3 @@ def _version_of(history: Sequence[Version], key: str, version: int) -> dict[str,
         if one.version == version and one.value is not None:
             return one.value
     raise NotFound(f"no version {version} of item {key!r} is kept")
-
-
-def _namespaces_op(
-    prefix: Namespace | None, suffix: Namespace | None, max_depth: int | None, limit: int, offset: int
-) -> ListNamespacesOp:
-    conditions = [
-        MatchCondition(kind, tuple(path)) for kind, path in (("prefix", prefix), ("suffix", suffix)) if path is not None
-    ]
-    return ListNamespacesOp(conditions, max_depth, limit, offset)

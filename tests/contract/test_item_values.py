@@ -95,6 +95,22 @@ def test_what_json_has_comes_back_as_it_was(store, kind):
     assert repr(store.search(("n",), limit=1)[0].value) == repr(expected)
 
 
+def test_a_batch_of_puts_is_what_its_puts_are_one_by_one(store):
+    values = [given for given, _ in KEPT.values()]
+    store.batch([threadline.PutOp(("all",), f"k{number}", value) for number, value in enumerate(values)])
+    lives = [threadline.PutOp(("some",), f"k{number}", value, None, 5) for number, value in enumerate(values)]
+    store.batch([*lives, threadline.PutOp(("some",), "k0", {"last": 1}), threadline.PutOp(("some",), "for ever", {})])
+    for number, (_, expected) in enumerate(KEPT.values()):
+        assert repr(store.get(("all",), f"k{number}").value) == repr(expected)
+        if number:
+            assert repr(store.get(("some",), f"k{number}").value) == repr(expected)
+            assert store.get(("some",), f"k{number}").expires_at is not None
+    assert store.get(("all",), "k0").expires_at is store.get(("some",), "for ever").expires_at is None
+    # The last of several puts to one item holds, with its time to live.
+    assert store.get(("some",), "k0").value == {"last": 1}
+    assert store.get(("some",), "k0").expires_at is None
+
+
 @pytest.mark.parametrize("keys", [{1: "a"}, {None: "a"}, {("a",): 1}])
 def test_keys_are_texts(store, keys):
     with pytest.raises(threadline.InvalidRequest, match="keys are texts"):

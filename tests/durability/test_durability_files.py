@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 
 import aiosqlite
 import lives
@@ -414,3 +415,46 @@ def test_a_moved_file_is_noticed_without_statx(connect, database, half, monkeypa
     database.rename(database.with_name("elsewhere.db"))
     with pytest.raises(threadline.Unavailable, match="moved"):
         put(half, saver, 1)
+
+
+@pytest.mark.parametrize("lose", [move, delete_all, move_the_folder])
+def test_a_cache_whose_file_is_gone_misses_and_fails_nobody(lose, database, half, caplog):
+    cache = threadline.Cache(database)
+    key = (("nodes",), "k")
+    half.call(cache, "set", {key: ("result", None)})
+    assert half.call(cache, "get", [key]) == {key: "result"}
+    lose(database)
+    # It looks from time to time. Until then the entry is still there: it is what the node returned.
+    for _ in range(10_000):
+        found = half.call(cache, "get", [key])
+        if not found:
+            break
+        assert found == {key: "result"}
+        time.sleep(0.001)
+    assert found == {}
+    half.call(cache, "set", {key: ("another", None)})
+    assert half.call(cache, "get", [key]) == {}
+    assert "the cache cannot be reached" in caplog.text
+    cache.close()
+
+
+def test_a_store_looks_for_its_file_at_every_read(database):
+    with threadline.Store(database) as store:
+        store.put(("users",), "ada", {"n": 1})
+        assert store.get(("users",), "ada").value == {"n": 1}
+        move(database)
+        with pytest.raises(threadline.Unavailable, match="moved"):
+            store.get(("users",), "ada")
+
+
+def test_a_store_that_was_closed_reads_nothing(database):
+    store, cache = threadline.Store(database), threadline.Cache(database)
+    store.put(("users",), "ada", {"n": 1})
+    cache.set({(("n",), "k"): (1, None)})
+    assert cache.get([(("n",), "k")]) == {(("n",), "k"): 1}
+    store.close()
+    cache.close()
+    with pytest.raises(threadline.errors.Closed):
+        store.get(("users",), "ada")
+    with pytest.raises(threadline.errors.Closed):
+        cache.get([(("n",), "k")])

@@ -5,6 +5,7 @@ from house import INTERRUPT, config, grow, is_sound, picture, put
 
 from threadline.backends.layers.retry import RetryLayer
 from threadline.core.moving.small import SmallThreads
+from threadline.core.paging import walk
 from threadline.ports.checkpoints import CheckpointKey
 
 COUNT = 60

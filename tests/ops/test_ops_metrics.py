@@ -111,6 +111,27 @@ def test_both_halves_of_every_backend_are_counted(place: Place, connect: Any) ->
     assert meter.total("threadline.written.stored") > 0
 
 
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_every_item_and_entry_is_counted_where_metrics_are_on(kind: str, tmp_path: Any) -> None:
+    url = "memory://" if kind == "memory" else f"sqlite:///{tmp_path / 'items.db'}"
+    meter = Meter()
+    with threadline.Store(url, metrics=meter) as store:
+        store.put(("users",), "ada", {"n": 1})
+        reads, writes = calls(meter, "read_records"), calls(meter, "write_records")
+        for _ in range(3):
+            store.put(("users",), "ada", {"n": 1})
+            store.get(("users",), "ada")
+        assert (calls(meter, "read_records"), calls(meter, "write_records")) == (reads + 3, writes + 3)
+    cache = threadline.Cache(url, metrics=meter)
+    cache.set({(("n",), "k"): (1, None)})
+    reads, writes = calls(meter, "read_records"), calls(meter, "write_records")
+    for _ in range(3):
+        cache.set({(("n",), "k"): (1, None)})
+        cache.get([(("n",), "k")])
+    assert (calls(meter, "read_records"), calls(meter, "write_records")) == (reads + 3, writes + 3)
+    cache.close()
+
+
 def test_no_figure_names_a_thread_a_user_or_a_run(place: Place, connect: Any) -> None:
     url, options = place
     saver = connect(url, metrics=True, **options)

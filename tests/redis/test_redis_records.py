@@ -9,6 +9,7 @@ from redis_tools import client_of
 import threadline
 from tests.servers import RedisCluster, RedisServer
 from tests.servers.plugin import require_programs
+from threadline.base.drive import run_now
 from threadline.ports.records import Record, RecordChange, RecordSpace
 
 NAMES = [b"one\0", b"two\0"]
@@ -124,3 +125,38 @@ def test_a_newer_format_that_took_the_place_of_a_lost_store_is_refused(saver, fo
         run(saver, writing(b"after"))
     assert run(saver, values) == [None, None]
     client.close()
+
+
+def test_one_record_is_one_way_to_a_server(saver, forgetful):
+    trips = []
+    run_on = saver._engine.run
+    assert run_on(writing(b"value")) is None
+    link = saver._engine.blocking_half().link
+
+    def noting(name, inner):
+        def noted(*args, **options):
+            trips.append(name)
+            return inner(*args, **options)
+
+        return noted
+
+    for name in ("call", "calls", "command", "batch", "exchange"):
+        setattr(link, name, noting(name, getattr(link, name)))
+    [found] = run_on(lambda backend: backend.read_records(RecordSpace.ITEM, NAMES[:1]))
+    assert (found.value, found.version) == (b"value", 1)
+    assert run_on(writing(b"again", NAMES[:1])) is None
+    assert trips == ["call" if link.is_cluster else "exchange", "call"]
+
+
+def test_an_error_among_answers_leaves_none_of_them_unread(forgetful):
+    server, nodes = forgetful
+    if len(nodes) > 1:
+        pytest.skip("a cluster is asked by its client")
+    with threadline.connect(server.url) as saver:
+        saver.setup()
+        link = saver._engine.blocking_half().link
+        wrong, right = (b"ZSCORE", b"threadline:meta", b"x"), (b"HGET", b"threadline:meta", b"format")
+        for commands in ((wrong, right), (right, wrong)):
+            with pytest.raises(threadline.ThreadlineError, match="holds something else"):
+                run_now(link.exchange(*commands))
+            assert run_now(link.exchange(right, right)) == [b"1", b"1"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,15 +30,19 @@ class TaskGather(Generic[W]):
         self._mark = mark
         self._most = most
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting[W]] = WeakKeyDictionary()
+        self._last: _Waiting[W] | None = None
 
     def ask(self, work: W) -> asyncio.Future[None]:
         """What is to be awaited until the work is done. A task that is cancelled stops waiting; its work goes on."""
         import asyncio
 
         loop = asyncio.get_running_loop()
-        here = self._loops.get(loop)
-        if here is None:
-            here = self._loops[loop] = _Waiting()
+        here = self._last
+        if here is None or here.loop() is not loop:
+            here = self._loops.get(loop)
+            if here is None:
+                here = self._loops[loop] = _Waiting(loop)
+            self._last = here  # the next one to ask is most likely a task of the same loop
         future = loop.create_future()
         here.queue.append((work, future))
         if not here.is_busy:
@@ -98,7 +102,8 @@ class TaskGather(Generic[W]):
 class _Waiting(Generic[W]):
     """What waits on one event loop, and whether something is under way there."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = ref(loop)  # what waits must not keep its loop alive
         self.queue: deque[_Asked[W]] = deque()
         self.is_busy = False
         self.task: asyncio.Task[None] | None = None

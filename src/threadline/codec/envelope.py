@@ -10,6 +10,7 @@ claims more is hostile, and a few bytes cannot become many.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from ..base.hashing import blake2b
@@ -57,6 +58,22 @@ class Envelope:
             return 0, content + hashed.digest()
         form, stored = self.wrap(content, bound_to)
         return form, stored if self.ring is not None else stored + _check(stored, bound_to)
+
+    def wrap_rows(self, contents: Sequence[bytes], bound_to: Sequence[bytes]) -> tuple[list[int], list[bytes]]:
+        """The same for many rows: their forms, and their stored bytes."""
+        forms, rows = [0] * len(contents), []
+        if self.ring is None and max(map(len, contents), default=0) < WORTH_COMPRESSING:
+            begun = _ROW.copy
+            for content, place in zip(contents, bound_to, strict=True):
+                hashed = begun()
+                hashed.update(place)
+                hashed.update(content)
+                rows.append(content + hashed.digest())
+        else:
+            for position, (content, place) in enumerate(zip(contents, bound_to, strict=True)):
+                forms[position], stored = self.wrap_row(content, place)
+                rows.append(stored)
+        return forms, rows
 
     def unwrap_row(self, form: int, stored: bytes, bound_to: bytes) -> bytes:
         """The content of a row; Corrupt when it was altered or moved."""

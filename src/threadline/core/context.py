@@ -38,7 +38,7 @@ from .retention.policy import Policy
 from .rows import Document, Roots, form_of_thread, read_document, read_metadata
 from .store_records import KEYS, read_record, swap_record
 
-__all__ = ["Context", "Descent", "Line", "Reads", "ToolOptions", "Tools", "bound", "ids_of_keys"]
+__all__ = ["Context", "Descent", "Line", "Reads", "ToolOptions", "Tools", "UNSEALED", "bound", "ids_of_keys"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,6 +46,8 @@ V = TypeVar("V")
 # The places of the forms in `WriteRow` and in the row of a chunk.
 _form_of_write, _form_of_chunk = itemgetter(7), itemgetter(2)
 _UNSEALED = frozenset((0, 1))
+# The forms of records without a seal: those too that are objects of this process.
+UNSEALED = frozenset((-1, 0, 1))
 _BYTES_PER_BRANCHING = 200
 _MOST_NOTED = 10_000
 _LEAST_BRANCHING_BYTES = 1024 * 1024
@@ -125,12 +127,12 @@ class Context:
 
     async def read_records(self, space: RecordSpace, names: Sequence[bytes]) -> list[Record | None]:
         found = await self.backend.read_records(space, names)
-        await self._learn_forms([one.form for one in found if one is not None and one.form > 1])
+        await self._learn_forms([one.form for one in found if one is not None and one.form not in UNSEALED])
         return found
 
     async def scan_records(self, space: RecordSpace, scan: Scan) -> list[Record]:
         found = await self.backend.scan_records(space, scan)
-        await self._learn_forms([one.form for one in found if one.form > 1])
+        await self._learn_forms([one.form for one in found if one.form not in UNSEALED])
         return found
 
     async def _learn(self, rows: list[Found]) -> list[Found]:

@@ -30,6 +30,7 @@ __all__ = [
     "DELTA_COUNTERS",
     "Document",
     "Draft",
+    "LONGEST_INDEXED",
     "Roots",
     "can_search",
     "checkpoint_place",
@@ -58,7 +59,7 @@ _OWN_COLUMNS = frozenset(("step", "source", "run_id"))
 # What has columns of its own, and what is in every checkpoint: neither is looked for in the JSON.
 _UNSEARCHED = _OWN_COLUMNS | {"parents"}
 _SOURCES = ("loop", "input", "update", "fork")
-_LONGEST_INDEXED = 512
+LONGEST_INDEXED = 512
 _PLAIN = frozenset((int, float, str, bool, type(None)))
 _SEARCHABLE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -280,7 +281,7 @@ def fits_column(value: Any) -> bool:
     if not isinstance(value, str) or "\0" in value:
         return False
     try:
-        return len(value.encode()) <= _LONGEST_INDEXED
+        return len(value.encode()) <= LONGEST_INDEXED
     except UnicodeEncodeError:
         return False
 
@@ -297,7 +298,7 @@ def searchable_value(value: Any) -> str | float | None:
     core checks what the database found.
     """
     if isinstance(value, str):
-        return str.__str__(value) if len(value) <= _LONGEST_INDEXED and value.isprintable() else None
+        return str.__str__(value) if len(value) <= LONGEST_INDEXED and value.isprintable() else None
     if isinstance(value, int) and abs(value) < 2**53:
         return int(value)
     try:

@@ -20,16 +20,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, overload
 
 from ..errors import InvalidRequest
 from .marks import reads, writes
 
 __all__ = [
     "ABSENT",
+    "Content",
     "Embedded",
     "MOST_NAME_BYTES",
     "Nearest",
+    "PlainPuts",
     "Record",
     "RecordChange",
     "RecordSpace",
@@ -74,6 +76,10 @@ class Record(NamedTuple):
     version: int
 
 
+# What of a record a reader needs who knows its place: form, value, and when it expires.
+Content = tuple[int, bytes, float | None]
+
+
 class RecordChange(NamedTuple):
     """A record to put (`version` is the backend's to set, `created` where it is new), or with None one to delete.
 
@@ -85,6 +91,61 @@ class RecordChange(NamedTuple):
     record: Record | None
     # The version that must be there, ABSENT for none; with None the change holds whatever is there.
     if_version: int | None = None
+
+
+class PlainPuts(Sequence[RecordChange]):
+    """Puts without a condition into one space, made at one moment, each name once: what a batch of items is.
+
+    Kept as columns, which is how databases take many rows at once. A backend that makes no difference sees a sequence
+    of changes.
+    """
+
+    __slots__ = ("expires", "forms", "names", "now", "searchables", "space", "values")
+
+    def __init__(
+        self,
+        space: RecordSpace,
+        now: float,
+        names: Sequence[bytes],
+        forms: Sequence[int],
+        values: Sequence[bytes],
+        searchables: Sequence[str | None],
+        expires: Sequence[float | None],
+    ) -> None:
+        self.space = space
+        self.now = now
+        self.names = names
+        self.forms = forms
+        self.values = values
+        self.searchables = searchables
+        self.expires = expires
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether all have one form and expire at one time: then rows differ in name, value and what is searchable."""
+        forms, expires, count = self.forms, self.expires, len(self.names)
+        return forms.count(forms[0]) == count and expires.count(expires[0]) == count
+
+    def rows(self) -> list[tuple[bytes, bytes, str | None]]:
+        """Name, value and what is searchable of each, in the order of their names."""
+        return sorted(zip(self.names, self.values, self.searchables, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, position: int) -> RecordChange: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> list[RecordChange]: ...
+
+    def __getitem__(self, position: int | slice) -> RecordChange | list[RecordChange]:
+        if isinstance(position, slice):
+            return [self[one] for one in range(*position.indices(len(self.names)))]
+        name, now = self.names[position], self.now
+        form, value, searchable = self.forms[position], self.values[position], self.searchables[position]
+        record = Record(name, form, value, searchable, now, now, self.expires[position], 0)
+        return RecordChange(self.space, name, record, None)
 
 
 def first_version(record: Record) -> int:

@@ -48,6 +48,7 @@ class MemoryEngine:
     def add_layer(self, layer: Layering) -> None:
         """See the backend through one more layer; to be called before the first use."""
         self._held, self._on_loop = layer(self._backend, False), layer(self._on_loop, True)
+        self.held_items = self.held_entries = None
 
     def run(self, operation: Operation[T]) -> T:
         return run_now(operation(self._held or self._backend))

@@ -29,6 +29,7 @@ class MysqlDialect:
     most_values = 512
     share_lock = f" {_SHARED}"
     rows_together = 1  # the driver joins rows by itself
+    rows_alike: tuple[int, ...] = ()
     space_of_items = "space"
 
     def text(self, statement: str) -> str:
@@ -56,6 +57,9 @@ class MysqlDialect:
             f"INSERT INTO {table} ({columns}) VALUES {marks} "
             f"ON DUPLICATE KEY UPDATE {', '.join(changes)}, {raised} = {raised} + 1"
         )
+
+    def upsert_alike(self, table: str, rows: int) -> str:
+        raise NotImplementedError("no number of rows has such a statement here (rows_alike)")
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         # The JSON is ours and flat: a key and a value that are there stand in it as these very bytes. A longer

@@ -104,7 +104,7 @@ _LENGTH = struct.Struct("!i")
 _WHOLE = struct.Struct("!iq")
 _REAL = struct.Struct("!id")
 _NULL = _LENGTH.pack(-1)
-_BYTEA = 17
+_BYTEA, _TEXT = 17, 25
 _INT8 = struct.Struct("!q").pack
 _FLOAT8 = struct.Struct("!d").pack
 
@@ -117,18 +117,25 @@ def _text(value: str) -> bytes:
 # The type of an array, the type of its elements, and an element with its length before it.
 _ARRAYS: dict[type, tuple[int, int, Callable[[Any], bytes]]] = {
     BytesArray: (1001, _BYTEA, lambda value: b"".join((_LENGTH.pack(len(value)), value))),
-    TextsArray: (1009, 25, _text),
+    TextsArray: (1009, _TEXT, _text),
     WholesArray: (1016, 20, lambda value: _WHOLE.pack(8, value)),
     RealsArray: (1022, 701, lambda value: _REAL.pack(8, value)),
 }
 
 
+def _encoded(texts: list[str]) -> list[bytes]:
+    together = "".join(texts)
+    is_plain = "\0" not in together and "\1" not in together
+    return [text.encode() for text in texts] if is_plain else [escape(text).encode() for text in texts]
+
+
 def _array(values: list[Any]) -> bytes:
     """An array of one dimension, in binary form."""
     _, element, one = _ARRAYS[type(values)]
-    if element == _BYTEA and None not in values:
-        # Without a call for each: a change may have thousands.
-        pairs = zip(map(_LENGTH.pack, map(len, values)), values, strict=True)
+    # Without a call for each: a change may have thousands.
+    if element in (_BYTEA, _TEXT) and None not in values:
+        sized = values if element == _BYTEA else _encoded(values)
+        pairs = zip(map(_LENGTH.pack, map(len, sized)), sized, strict=True)
         return _ARRAY_HEAD.pack(1, 0, element, len(values), 1) + b"".join(chain.from_iterable(pairs))
     parts = [_NULL if value is None else one(value) for value in values]
     return _ARRAY_HEAD.pack(1, None in values, element, len(values), 1) + b"".join(parts)

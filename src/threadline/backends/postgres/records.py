@@ -11,13 +11,13 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from ...ports.records import RecordChange
+from ...ports.records import PlainPuts, RecordChange
 from ..sql.records import RECORD_COLUMNS, SqlRecords
 from .binary import BytesArray, RealsArray, TextsArray, WholesArray
+from .wire import Question, Statement
 
 if TYPE_CHECKING:
     from .backend import PostgresDatabase
-    from .wire import Step
 
 __all__ = ["PostgresRecords"]
 
@@ -33,7 +33,7 @@ _COLUMNS: list[tuple[str, type]] = [
     ("float8", RealsArray),
     ("bigint", WholesArray),
 ]
-_PATIENCE = "(SELECT set_config('lock_timeout', %s, true)) AS patience"
+_PATIENCE = "(SELECT set_config('lock_timeout', $1::text, true)) AS patience"
 # More rows than these are sent in several statements of one transaction, so that none grows without bound.
 _MOST_ROWS = 1000
 _by_place = itemgetter(0, 1)
@@ -49,17 +49,18 @@ class PostgresRecords(SqlRecords):
         return _Plain(self._sql.table)
 
     async def write_records(self, changes: Sequence[RecordChange]) -> int | None:
-        for change in changes:
-            if change[3] is not None:
-                return await super().write_records(changes)
-        steps = self._plain.steps(changes, self.database.tables.lock_timeout)
-        if steps:
-            await self.database.at_once(steps)
+        if type(changes) is not PlainPuts:
+            for change in changes:
+                if change[3] is not None:
+                    return await super().write_records(changes)
+        questions = self._plain.questions(changes, self.database.tables.lock_timeout)
+        if questions:
+            await self.database.lent(lambda session: self.database.asked(session, questions))
         return None
 
 
 class _Plain:
-    """The statements of changes without a condition."""
+    """The statements of changes without a condition. Each takes first how long it may wait."""
 
     def __init__(self, table: str) -> None:
         names = RECORD_COLUMNS.split(", ")
@@ -68,36 +69,59 @@ class _Plain:
         # By the name of the primary key: a policy that adds a tenant to it need not change a statement.
         key = f"{table.rpartition('.')[2]}_pkey"
         conflict = f"ON CONFLICT ON CONSTRAINT {key} DO UPDATE SET {raised}, version = held.version + 1"
-        insert = f"INSERT INTO {table} AS held ({RECORD_COLUMNS})"
-        values = ", ".join(f"%s::{kind}" + "::jsonb" * (kind == "text") for kind, _ in _COLUMNS)
-        arrays = ", ".join(f"%s::{kind}[]" for kind, _ in _COLUMNS)
+        insert = f"INSERT INTO {table} AS held ({RECORD_COLUMNS}) SELECT"
+        values = ", ".join(f"${at}::{kind}" + "::jsonb" * (kind == "text") for at, (kind, _) in enumerate(_COLUMNS, 2))
+        arrays = ", ".join(f"${at}::{kind}[]" for at, (kind, _) in enumerate(_COLUMNS, 2))
         shown = RECORD_COLUMNS.replace("searchable", "searchable::jsonb")
-        self._one = f"{insert} SELECT {values} FROM {_PATIENCE} {conflict}"
-        self._many = (
-            f"{insert} SELECT {shown} FROM {_PATIENCE} CROSS JOIN unnest({arrays}) AS new ({RECORD_COLUMNS}) {conflict}"
+        self._one = _writing(f"{insert} {values} FROM {_PATIENCE} {conflict}")
+        self._many = _writing(
+            f"{insert} {shown} FROM {_PATIENCE} CROSS JOIN unnest({arrays}) AS new ({RECORD_COLUMNS}) {conflict}"
         )
-        self._drop = (
-            f"DELETE FROM {table} AS held USING {_PATIENCE} CROSS JOIN unnest(%s::bigint[], %s::bytea[]) "
+        self._alike = _writing(
+            f"{insert} $2::bigint, path, $3::bigint, value, searchable::jsonb, $4::float8, $4::float8, $5::float8, 1 "
+            f"FROM {_PATIENCE} CROSS JOIN unnest($6::bytea[], $7::bytea[], $8::text[]) "
+            f"AS new (path, value, searchable) {conflict}"
+        )
+        self._drop = _writing(
+            f"DELETE FROM {table} AS held USING {_PATIENCE} CROSS JOIN unnest($2::bigint[], $3::bytea[]) "
             f"AS gone (space, path) WHERE held.space = gone.space AND held.path = gone.path"
         )
 
-    def steps(self, changes: Sequence[RecordChange], patience: str) -> list[Step]:
+    def questions(self, changes: Sequence[RecordChange], patience: str) -> list[Question]:
         """The statements that make all changes; of several to one name the last one holds."""
         if len(changes) == 1:
             [(space, name, record, _)] = changes
             if record is not None:
-                return [(self._one, (int(space), *record[:7], 1, patience))]
+                return [(self._one, (patience, int(space), *record[:7], 1))]
             return [(self._drop, (patience, WholesArray((int(space),)), BytesArray((name,))))]
+        if type(changes) is PlainPuts and changes.are_alike:
+            return self._puts_alike(changes, patience)
         last = {(int(space), name): record for space, name, record, _ in changes}
         # In the order of their names: two transactions that change the same rows wait in one direction only.
         puts = sorted([(place[0], *one[:7], 1) for place, one in last.items() if one is not None], key=_by_place)
         drops = sorted(place for place, one in last.items() if one is None)
-        steps: list[Step] = []
+        questions: list[Question] = []
         for start in range(0, len(puts), _MOST_ROWS):
             columns = zip(*puts[start : start + _MOST_ROWS], strict=True)
             arrays = [kind(column) for (_, kind), column in zip(_COLUMNS, columns, strict=True)]
-            steps.append((self._many, (patience, *arrays)))
+            questions.append((self._many, (patience, *arrays)))
         for start in range(0, len(drops), _MOST_ROWS):
             spaces, names = zip(*drops[start : start + _MOST_ROWS], strict=True)
-            steps.append((self._drop, (patience, WholesArray(spaces), BytesArray(names))))
-        return steps
+            questions.append((self._drop, (patience, WholesArray(spaces), BytesArray(names))))
+        return questions
+
+    def _puts_alike(self, puts: PlainPuts, patience: str) -> list[Question]:
+        """Rows that share form, time and expiry: only what differs is sent for each."""
+        shared = (patience, int(puts.space), puts.forms[0], puts.now, puts.expires[0])
+        rows = puts.rows()
+        questions: list[Question] = []
+        for start in range(0, len(rows), _MOST_ROWS):
+            names, values, searchables = zip(*rows[start : start + _MOST_ROWS], strict=True)
+            arrays = (BytesArray(names), BytesArray(values), TextsArray(searchables))
+            questions.append((self._alike, (*shared, *arrays)))
+        return questions
+
+
+def _writing(statement: str) -> Statement:
+    """A statement that writes, as one that gives no rows."""
+    return Statement(f"WITH written AS ({statement}) SELECT WHERE false")

@@ -18,6 +18,8 @@ memory.
 from __future__ import annotations
 
 import hashlib
+import select
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, partial
@@ -130,12 +132,24 @@ class Link:
         except _ERRORS as error:
             raise self._translated(error) from None
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether commands go to one server over blocking connections of our own."""
+        return self.turns.renews_client and not self.is_cluster
+
+    async def exchange(self, *commands: Sequence[Any]) -> list[Any]:
+        """The answers of commands that are sent together, in order, by a link that is direct."""
+        try:
+            return await self._in_turn(partial(_exchange_all, self.client.connection_pool, commands))
+        except _ERRORS as error:
+            raise self._translated(error) from None
+
     async def batch(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """The answers of several commands, in one go."""
         return self._checked(await self._pipelined(commands))
 
     async def _do(self, *words: Any) -> Any:
-        if words[0] in _PLAIN and self.turns.renews_client and not self.is_cluster:
+        if words[0] in _PLAIN and self.is_direct:
             return await self._in_turn(partial(_exchange, self.client.connection_pool, words))
 
         async def execute() -> Any:
@@ -207,6 +221,27 @@ async def _exchange(pool: TurnPool, words: Sequence[Any]) -> Any:
         return connection.read_response()
     finally:
         pool.release(connection)
+
+
+async def _exchange_all(pool: TurnPool, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    """The same for several commands. All answers are read before an error is raised: none may stay unread."""
+    connection = pool.get_connection()
+    try:
+        connection.send_packed_command((b"".join(map(packed, commands)),), check_health=False)
+        answers = [_answer(connection) for _ in commands]
+    finally:
+        pool.release(connection)
+    for answer in answers:
+        if isinstance(answer, redis.ResponseError):
+            raise answer
+    return answers
+
+
+def _answer(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except redis.ResponseError as error:
+        return error
 
 
 def packed(words: Sequence[Any]) -> bytes:
@@ -379,6 +414,12 @@ class TurnPool(redis.ConnectionPool):
 
 def _can_read(connection: Any) -> bool:
     try:
-        return bool(connection.can_read())
+        buffer = getattr(connection._parser, "_buffer", None)
+        if type(connection._sock) is not socket.socket or buffer is None or not hasattr(select, "poll"):
+            return bool(connection.can_read())
+        # What the driver does by changing the timeout of the socket, reading, and changing it back.
+        asked = select.poll()
+        asked.register(connection._sock, select.POLLIN)
+        return bool(asked.poll(0) or buffer.unread_bytes())
     except (redis.ConnectionError, redis.TimeoutError, OSError):
         return True

@@ -8,12 +8,15 @@ creation and raises the version. A put under a condition is one statement that c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 from ...base.hashing import blake2b
 from ...ports.records import (
     ABSENT,
+    PlainPuts,
     Record,
     RecordChange,
     RecordSpace,
@@ -80,6 +83,7 @@ class RecordStatements:
         self.drop_version = text(f"DELETE FROM {table} WHERE {here} AND version = ?")
         self.touch = text(f"UPDATE {table} SET expires = ? WHERE {here}")
         self.one = text(f"SELECT {_COLUMNS} FROM {table} WHERE {here}")
+        self.content = text(f"SELECT form, value, expires FROM {table} WHERE {here}")
         # The first name in a range, of records that live.
         within = "space = ? AND path > ? AND path < ?"
         self.first = text(f"SELECT path FROM {table} WHERE {within} AND {_ALIVE} ORDER BY path LIMIT 1")
@@ -93,6 +97,12 @@ class RecordStatements:
             f"UPDATE {table} SET form = ?, value = ? WHERE {here} AND version = ? AND form = ? AND value = ?"
         )
         self.drop_expired = text(f"DELETE FROM {table} WHERE {here} AND expires IS NOT NULL AND expires <= ?")
+
+    @cached_property
+    def upsert_alike(self) -> dict[int, str]:
+        """Upserts of rows that have most in common, by how many rows they take, the most first; made on first use."""
+        dialect = self.dialect
+        return {rows: dialect.text(dialect.upsert_alike(self.table, rows)) for rows in dialect.rows_alike}
 
     def named(self, space: int, names: Sequence[bytes]) -> tuple[str, list[Any]]:
         """The records of these names, and what the statement binds."""
@@ -137,13 +147,20 @@ class PlainWrites:
     @property
     def are_puts(self) -> bool:
         """Whether nothing is deleted: puts of several callers are then the same together as one after the other."""
-        return all(change.record is not None for changes in self._callers for change in changes)
+        return all(
+            type(changes) is PlainPuts or all(change.record is not None for change in changes)
+            for changes in self._callers
+        )
 
     def joined(self, others: Iterable[PlainWrites]) -> PlainWrites:
         """These changes and then those of others, as one piece of work."""
         return PlainWrites(self._sql, *self._callers, *(changes for one in others for changes in one._callers))
 
     async def __call__(self, tx: Transaction) -> None:
+        first = self._callers[0]
+        if len(self._callers) == 1 and type(first) is PlainPuts and self._sql.upsert_alike and first.are_alike:
+            await self._put_alike(first, tx)
+            return
         puts: list[tuple[Any, ...]] = []
         drops: list[tuple[int, bytes]] = []
         for changes in self._callers:
@@ -159,6 +176,18 @@ class PlainWrites:
             await self._put(sorted(puts, key=_place), tx)
         if drops:
             await tx.many(self._sql.drop, sorted(drops))
+
+    async def _put_alike(self, puts: PlainPuts, tx: Transaction) -> None:
+        """Upsert rows that share form, time and expiry: these are bound once for all rows of a statement."""
+        shared = (int(puts.space), puts.forms[0], puts.now, puts.expires[0])
+        rows, start = puts.rows(), 0
+        for size, statement in self._sql.upsert_alike.items():
+            parts = []
+            while len(rows) - start >= size:
+                parts.append((*shared, *chain.from_iterable(rows[start : start + size])))
+                start += size
+            if parts:
+                await tx.many(statement, parts)
 
     async def _put(self, rows: list[tuple[Any, ...]], tx: Transaction) -> None:
         """Upsert rows; as many as go together in statements of one size, which stay prepared."""
@@ -194,7 +223,7 @@ class SqlRecords(WithoutVectors):
         return await (self._database.read_once(work) if len(names) == 1 else self._database.read(work))
 
     async def write_records(self, changes: Sequence[RecordChange]) -> int | None:
-        if all(change.if_version is None for change in changes):
+        if type(changes) is PlainPuts or all(change.if_version is None for change in changes):
             await self._database.write(PlainWrites(self._sql, changes))
             return None
 
@@ -329,4 +358,6 @@ def _stored(record: Record | None) -> tuple[Any, ...]:
 def record_of_row(row: Any) -> Record:
     """The record of a row as it is read."""
     path, form, value, searchable, created, updated, expires, version = row
-    return Record(bytes(path), form, bytes(value), searchable, created, updated, expires, version)
+    # What is no bytes at all, which SQLite keeps as well, is for the reader to find.
+    stored: Any = value if isinstance(value, str) else bytes(value)
+    return Record(bytes(path), form, stored, searchable, created, updated, expires, version)

@@ -54,9 +54,14 @@ class Dialect(Protocol):
 
     # How many rows one upsert takes where there are so many; 1 where that gains nothing.
     rows_together: int
+    # The numbers of rows for which there is an `upsert_alike`, the largest first.
+    rows_alike: tuple[int, ...]
 
     def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
         """An insert that replaces rows with the same key, but keeps one column and raises another by one."""
+
+    def upsert_alike(self, table: str, rows: int) -> str:
+        """An upsert of records that share space, form, time and expiry; these are its first values, in this order."""
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         """A condition: the JSON in `column` has this value at this key; and what it binds."""
@@ -71,12 +76,14 @@ class Dialect(Protocol):
         """A condition: the column is one of these; and what it binds."""
 
 
-def standard_upsert(table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
-    """The upsert of SQLite and PostgreSQL."""
+def standard_upsert(
+    table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1, marks: str | None = None
+) -> str:
+    """The upsert of SQLite and PostgreSQL; of so many rows, or of those that `marks` stand for."""
     names = columns.split(", ")
     held = {*key.split(", "), kept, raised}
     changes = [f"{name} = excluded.{name}" for name in names if name not in held]
-    marks = ", ".join([f"({', '.join('?' * len(names))})"] * rows)
+    marks = marks or ", ".join([f"({', '.join('?' * len(names))})"] * rows)
     return (
         f"INSERT INTO {table} AS held ({columns}) VALUES {marks} ON CONFLICT ({key}) "
         f"DO UPDATE SET {', '.join(changes)}, {raised} = held.{raised} + 1"

@@ -75,6 +75,10 @@ class SqliteConnections:
         self._readers: list[sqlite3.Connection] = []
         self._reading: set[object] = set()
 
+    def look_for_the_file_every(self, seconds: float) -> None:
+        """Check the names of the files at most this often, and not at each read and each commit."""
+        self._file.pause_seconds = seconds
+
     # A fork: SQLite's locks do not survive it. A connection that a child inherits, or opens beside an inherited one,
     # takes no real locks. So every connection is closed before, and both sides open new ones.
 

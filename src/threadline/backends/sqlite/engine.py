@@ -17,6 +17,7 @@ from ...base.drive import run_now
 from ...errors import InvalidRequest
 from ...ports.checkpoints import Change, Stamp
 from ...ports.engine import Operation
+from ...ports.records import Content, Record, RecordSpace
 from ...ports.storage import Space
 from ..layers.layer import Layering
 from ..sql.statements import Statements, check_prefix, indexed_keys
@@ -34,6 +35,8 @@ __all__ = ["SqliteEngine"]
 
 T = TypeVar("T")
 _WORKERS = 4
+# How long a cache may go on with a file that was moved or deleted. To look costs as much as to read an entry.
+_CACHE_PAUSE_SECONDS = 0.1
 _engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
 
 
@@ -76,7 +79,9 @@ class SqliteEngine:
         self._commit = SqliteCommit(self._connections, statements, is_alone=_is_bound(connection))
         here = _Database(self._connections, _here, self._commit_here, is_given=self._is_given)
         beside = _Database(self._connections, self.hop, self._commit_on_loop, is_given=self._is_given)
-        self._blocking, self._on_loop = SqliteBackend(here, statements), SqliteBackend(beside, statements)
+        bare = self._blocking, self._on_loop = SqliteBackend(here, statements), SqliteBackend(beside, statements)
+        # The backend itself, for callers that need no coroutine; None where a layer is between.
+        self._bare: SqliteBackend | None = bare[0]
         _engines.add(self)
 
     def run(self, operation: Operation[T]) -> T:
@@ -113,6 +118,19 @@ class SqliteEngine:
     def add_layer(self, layer: Layering) -> None:
         """See both halves of the backend through one more layer; to be called before the first use."""
         self._blocking, self._on_loop = layer(self._blocking, False), layer(self._on_loop, True)
+        self._bare = None
+
+    def may_forget(self) -> None:
+        """This store is a cache: what is set into a file that was moved a moment ago is no loss."""
+        self._connections.look_for_the_file_every(_CACHE_PAUSE_SECONDS)
+
+    def record_reader(self, space: RecordSpace) -> Callable[[bytes], Record | None] | None:
+        """Reads one record on the calling thread, without a coroutine; None where a layer is between."""
+        return self._bare.record_reader(self._connections, space) if self._bare is not None else None
+
+    def content_reader(self, space: RecordSpace) -> Callable[[bytes], Content | None] | None:
+        """The same for no more of a record than its content."""
+        return self._bare.content_reader(self._connections, space) if self._bare is not None else None
 
     def watch(self, note: Callable[[int, float | None], None]) -> None:
         """Have `note` told of each commit that callers share: how many they are, how long the first one waited."""

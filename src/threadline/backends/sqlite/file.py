@@ -2,7 +2,8 @@
 
 A file that is moved, deleted or replaced stays open to the connections that have it: SQLite would go on committing to a
 file that nobody finds by its name. The same holds for the `-wal` beside it, which has the commits since the last
-checkpoint. So every commit and every read compares what the two names lead to now with what they led to before.
+checkpoint. So every commit and every read compares what the two names lead to now with what they led to before. A
+cache, which may forget, does so from time to time (`pause_seconds`).
 
 Both stand in one folder, which gets a new time whenever a name in it is made, moved or removed. While the folder is the
 same and has the time it had when the names were last compared, they lead where they led: one system call tells. A file
@@ -63,6 +64,9 @@ class DatabaseFile:
         self._trusted_until = 0.0
         # Why the file is lost; None while it is not.
         self.lost: str | None = None
+        # For how long it is taken for granted that the names lead where they led; and until when, therefore.
+        self.pause_seconds = 0.0
+        self._looks_again = 0.0
 
     def check_not_lost(self) -> None:
         """Raise Unavailable if the file was found to be lost before."""
@@ -108,6 +112,11 @@ class DatabaseFile:
 
         Costs one system call while nothing in the folder is made, moved or removed, otherwise three.
         """
+        if self.pause_seconds and self.lost is None:
+            moment = time.monotonic()
+            if moment < self._looks_again:
+                return
+            self._looks_again = moment + self.pause_seconds
         now = None
         if self._folder and (self._folder_then is None or time.monotonic() < self._trusted_until):
             try:

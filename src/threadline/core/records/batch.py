@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from ...codec.codec import Codec
-from ...errors import InvalidRequest
+from ...errors import Corrupt, InvalidRequest
 from ...ports.records import pack_name
 from ..context import Context
 from ..filters import check_filter, matches
@@ -37,6 +37,7 @@ __all__ = [
     "item_of",
     "make_item",
     "moment_of",
+    "namespaces_op",
     "prepare",
     "run_batch",
 ]
@@ -94,6 +95,16 @@ class ListNamespacesOp(NamedTuple):
     max_depth: int | None = None
     limit: int = 100
     offset: int = 0
+
+
+def namespaces_op(
+    prefix: Sequence[str] | None, suffix: Sequence[str] | None, max_depth: int | None, limit: int, offset: int
+) -> ListNamespacesOp:
+    """The operation for namespaces that begin or end with some labels."""
+    conditions = [
+        MatchCondition(kind, tuple(path)) for kind, path in (("prefix", prefix), ("suffix", suffix)) if path is not None
+    ]
+    return ListNamespacesOp(conditions, max_depth, limit, offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,3 +392,5 @@ def moment_of(seconds: float) -> datetime:
         return datetime.fromtimestamp(seconds, timezone.utc)
     except (OverflowError, OSError, ValueError):  # before 1970 on some systems
         return _EPOCH + timedelta(seconds=seconds)
+    except TypeError:  # SQLite keeps anything in any column
+        raise Corrupt("the record of an item is damaged: one of its times is none") from None

@@ -13,15 +13,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ormsgpack import unpackb
+
 from ...base.hashing import blake2b
 from ...base.printable import printable
 from ...codec.codec import Codec
+from ...codec.limits import has_little_stack
 from ...errors import ThreadlineError
 from ...ports.checkpoints import Backend
-from ...ports.records import Record, RecordChange, RecordSpace, Scan, pack_name, split_name
-from ..context import Context, Tools
+from ...ports.records import Content, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
+from ..context import UNSEALED, Context, Tools
 from .checks import check_key, check_namespace
-from .contents import PLAIN_OBJECT, place_of_record, unpack, unwrapped
+from .contents import PLAIN_OBJECT, has_expired, place_of_record, unpack, unwrapped
 
 __all__ = [
     "CACHE",
@@ -33,10 +36,11 @@ __all__ = [
     "entry_at",
     "entry_figures",
     "get_entries",
+    "held_values",
     "known_entry",
     "stable_key",
     "sweep_entries",
-    "values_of",
+    "value_of",
 ]
 
 log = logging.getLogger("threadline.cache")
@@ -78,31 +82,64 @@ def get_entries(tools: Tools, entries: Sequence[Entry]) -> Callable[[Backend], C
         if not tools.is_open:
             await tools.open(backend)
         records = await backend.read_records(CACHE, [entry.name for entry in entries])
-        forms = [record.form for record in records if record is not None and record.form > 1]
+        forms = [record.form for record in records if record is not None and record.form not in UNSEALED]
         if forms:
             await tools.learn_keys(backend, forms)
-        return values_of(tools, entries, records)
+        return _values_of(tools, entries, records)
 
     return get
 
 
-def values_of(tools: Tools, entries: Sequence[Entry], records: Iterable[Record | None]) -> dict[FullKey, Any]:
+def _values_of(tools: Tools, entries: Sequence[Entry], records: Iterable[Record | None]) -> dict[FullKey, Any]:
     """The values of records that have not expired; what cannot be read counts as missing."""
     now = time.time()
     found: dict[FullKey, Any] = {}
-    for (key, _, _), record in zip(entries, records, strict=True):
+    for (key, _, bound), record in zip(entries, records, strict=True):
         if record is None:
             continue
-        stored: Any
-        _, _, stored, _, _, _, expires, _ = record
-        if expires is not None and expires <= now:
-            continue
         try:
-            # An object of this process is no bytes that could be damaged.
-            found[key] = unpack(tools.codec, stored[0]) if type(stored) is list else unwrapped(tools, CACHE, record)
+            if not has_expired(record, now):
+                found[key] = unwrapped(tools, CACHE, record, bound)
         except (ThreadlineError, ValueError, TypeError) as error:
-            log.warning("the cached value of %r cannot be read and counts as missing: %s", key, printable(error))
+            _count_as_missing(key, error)
     return found
+
+
+def held_values(codec: Codec, entries: Sequence[Entry], held: Callable[[bytes], Record | None]) -> dict[FullKey, Any]:
+    """The same of records that this process's memory holds: objects around their content."""
+    found: dict[FullKey, Any] = {}
+    for key, name, _ in entries:
+        record: Any = held(name)
+        if record is None or (record[6] is not None and record[6] <= time.time()):
+            continue
+        content = record[2][0]
+        try:
+            found[key] = unpackb(content) if not has_little_stack() else codec.decode(content)
+        except ValueError:  # with more than msgpack has by itself
+            try:
+                found[key] = codec.decode(content)
+            except (ThreadlineError, ValueError, TypeError) as error:
+                _count_as_missing(key, error)
+    return found
+
+
+def value_of(tools: Tools, entry: Entry, content: Content | None) -> dict[FullKey, Any]:
+    """The same of one entry that is not sealed."""
+    if content is None:
+        return {}
+    key, _, bound = entry
+    form, stored, expires = content
+    try:
+        if expires is not None and expires <= time.time():
+            return {}
+        return {key: unpack(tools.codec, tools.envelope.unwrap_row(form, stored, bound))}
+    except (ThreadlineError, ValueError, TypeError) as error:
+        _count_as_missing(key, error)
+        return {}
+
+
+def _count_as_missing(key: FullKey, error: Exception) -> None:
+    log.warning("the cached value of %r cannot be read and counts as missing: %s", key, printable(error))
 
 
 async def delete_entries(store: Context, entries: Sequence[Entry]) -> None:

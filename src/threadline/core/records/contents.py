@@ -7,6 +7,7 @@ which key is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ormsgpack
@@ -18,7 +19,17 @@ from ...ports.records import Record, RecordSpace, split_name
 from ..context import Tools
 from .checks import checked_value
 
-__all__ = ["PLAIN_OBJECT", "pack_item", "pack_result", "place_of_record", "unpack", "unwrapped", "wrapped"]
+__all__ = [
+    "PLAIN_OBJECT",
+    "has_expired",
+    "pack_item",
+    "pack_items",
+    "pack_result",
+    "place_of_record",
+    "unpack",
+    "unwrapped",
+    "wrapped",
+]
 
 # The form of a record whose value is an object, in a store that is this process's memory.
 PLAIN_OBJECT = -1
@@ -36,23 +47,43 @@ def pack_item(codec: Codec, value: Any, ttl: float | None) -> bytes:
         except (TypeError, ValueError, RecursionError):
             pass  # not of JSON, or not of msgpack alone: the look in Python tells which
         else:
-            # The markers of bytes and of extensions, which msgpack has and JSON has not. They may as well be a part of
-            # a number or a text: then Python looks, too.
-            if not (
-                0xC4 in packed
-                or 0xC5 in packed
-                or 0xC6 in packed
-                or 0xC7 in packed
-                or 0xC8 in packed
-                or 0xC9 in packed
-                or 0xD4 in packed
-                or 0xD5 in packed
-                or 0xD6 in packed
-                or 0xD7 in packed
-                or 0xD8 in packed
-            ):
+            if not _may_hold_bytes(packed):
                 return packed
     return codec.encode_natively([checked_value(value), ttl])
+
+
+def pack_items(codec: Codec, values: Sequence[Any]) -> list[bytes]:
+    """The contents of items that live for ever."""
+    if {dict}.issuperset(map(type, values)):
+        try:
+            packed = [packb([value, None], None, OPTIONS) for value in values]
+        except (TypeError, ValueError, RecursionError):
+            pass  # `pack_item` tells which
+        else:
+            # One look through all of them: mostly none has a byte that needs a closer one.
+            if not _may_hold_bytes(b"".join(packed)):
+                return packed
+    return [pack_item(codec, value, None) for value in values]
+
+
+def _may_hold_bytes(packed: bytes) -> bool:
+    """Whether there are markers of bytes and of extensions, which msgpack has and JSON has not.
+
+    They may as well be a part of a number or a text: then Python looks, too.
+    """
+    return (
+        0xC4 in packed
+        or 0xC5 in packed
+        or 0xC6 in packed
+        or 0xC7 in packed
+        or 0xC8 in packed
+        or 0xC9 in packed
+        or 0xD4 in packed
+        or 0xD5 in packed
+        or 0xD6 in packed
+        or 0xD7 in packed
+        or 0xD8 in packed
+    )
 
 
 def pack_result(codec: Codec, value: Any) -> bytes:
@@ -95,18 +126,29 @@ def wrapped(tools: Tools, space: RecordSpace, name: bytes, content: Any) -> tupl
     return tools.envelope.wrap_row(tools.codec.encode_natively(content), place_of_record(space, name))
 
 
-def unwrapped(tools: Tools, space: RecordSpace, record: Record) -> Any:
-    """The content of a record; Corrupt names it, and so does NotFound where the ring lacks its key."""
+def unwrapped(tools: Tools, space: RecordSpace, record: Record, bound: bytes | None = None) -> Any:
+    """The content of a record; Corrupt names it, and so does NotFound where the ring lacks its key.
+
+    `bound` is what its seal or checksum is bound to, where that is known.
+    """
     if record.form == PLAIN_OBJECT and tools.keeps_objects:
         held: Any = record.value
         return unpack(tools.codec, held[0]) if space in _PACKED else _copied(held)
     try:
-        content = tools.envelope.unwrap_row(record.form, record.value, place_of_record(space, record.name))
+        content = tools.envelope.unwrap_row(record.form, record.value, bound or place_of_record(space, record.name))
         return unpack(tools.codec, content)
     except NotFound as error:
         raise NotFound(f"record {split_name(record.name)}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"record {split_name(record.name)} is damaged ({error})") from None
+
+
+def has_expired(record: Record, now: float) -> bool:
+    """Whether a record has expired by then; Corrupt names one whose time is damaged."""
+    try:
+        return record.expires is not None and record.expires <= now
+    except TypeError:  # SQLite keeps anything in any column
+        raise Corrupt(f"record {split_name(record.name)} is damaged (the time at which it expires is none)") from None
 
 
 def _copied(value: Any) -> Any:

@@ -25,8 +25,8 @@ from ...errors import Conflict, Corrupt, InvalidRequest
 from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, split_name
 from ..context import Context, Tools
 from ..filters import check_filter, look_up, matches
-from ..rows import searchable_value
-from .contents import unpack, unwrapped, wrapped
+from ..rows import LONGEST_INDEXED, searchable_value
+from .contents import has_expired, unpack, unwrapped, wrapped
 from .past import past_changes
 from .shapes import Found, ItemOptions, Put, name_of, path_of
 
@@ -47,8 +47,10 @@ __all__ = [
     "refresh_items",
     "search_items",
     "searchable_of",
+    "searchables_of",
     "sweep_items",
     "time_now",
+    "value_of",
 ]
 
 log = logging.getLogger("threadline.store")
@@ -106,7 +108,7 @@ async def _conditional_changes(
     for put, before in zip(puts, held, strict=True):
         version = before.version if before is not None else ABSENT
         # An item that has expired is not there, though its record may be.
-        is_there = before is not None and (before.expires is None or before.expires > time.time())
+        is_there = before is not None and not has_expired(before, time.time())
         if put.if_version is not None and put.if_version != (version if is_there else ABSENT):
             raise _lost(put)
         # A later version never begins at the moment of an earlier one, whatever the clock says.
@@ -197,7 +199,7 @@ async def get_items(store: Context, names: Sequence[bytes], *, refresh: bool) ->
     found: list[Found | None] = []
     has_ttl = False
     for record in await store.read_records(ITEM, names):
-        if record is None or (record.expires is not None and record.expires <= time.time()):
+        if record is None or has_expired(record, time.time()):
             found.append(None)
             continue
         item = read_item(store.tools, record)
@@ -305,15 +307,22 @@ async def refresh_items(store: Context, items: Sequence[Found]) -> None:
 
 
 def read_item(tools: Tools, record: Record, place: tuple[Any, ...] | None = None) -> Found:
-    """The item of a record; Corrupt names it. `place` is its namespace and key, where they are known."""
-    parts = unwrapped(tools, ITEM, record)
+    """The item of a record; Corrupt names it. `place` is where it is, as checked, where that is known."""
+    value, ttl = value_of(tools, record, place[3] if place is not None else None)
     namespace, key = place[:2] if place is not None else path_of(record.name)
-    if type(parts) is not list or len(parts) != 2 or type(parts[0]) is not dict:
-        raise Corrupt(f"item {key!r} in {namespace}: its record is damaged")
-    value, ttl = parts
     return Found(
         namespace, key, value, record.created, record.updated, record.version, record.expires, ttl, record.name
     )
+
+
+def value_of(tools: Tools, record: Record, bound: bytes | None = None) -> tuple[dict[str, Any], float | None]:
+    """The value of an item's record and its time to live in seconds; Corrupt names it."""
+    parts = unwrapped(tools, ITEM, record, bound)
+    if type(parts) is not list or len(parts) != 2 or type(parts[0]) is not dict:
+        namespace, key = path_of(record.name)
+        raise Corrupt(f"item {key!r} in {namespace}: its record is damaged")
+    value, ttl = parts
+    return value, ttl
 
 
 def read_vectors(tools: Tools, record: Record) -> bytes:
@@ -356,13 +365,32 @@ async def index_embeddings(store: Context, dims: int) -> bool:
 
 def searchable_of(value: Mapping[str, Any], indexed: Sequence[str]) -> str:
     """The values of indexed fields, as JSON."""
-    noted = []
+    # The names of fields need no escape; see `check_fields`.
+    return "{" + ",".join([f'"{field}":{_noted(value, field)}' for field in indexed]) + "}"
+
+
+def searchables_of(values: Sequence[Mapping[str, Any]], indexed: Sequence[str]) -> list[str]:
+    """The same of many values. Most are texts, which need no call for each."""
+    columns = []
     for field in indexed:
-        form = searchable_value(value[field] if field in value else look_up(value, field))
-        text = _quoted(form) if type(form) is str else _NOT_FOUND if form is None else repr(form)
-        # The names of fields need no escape; see `check_fields`.
-        noted.append(f'"{field}":{text}')
-    return "{" + ",".join(noted) + "}"
+        head = f'"{field}":'
+        columns.append(
+            [
+                head + _quoted(found)
+                if type(value) is dict
+                and type(found := value.get(field)) is str
+                and len(found) <= LONGEST_INDEXED
+                and found.isprintable()
+                else head + _noted(value, field)
+                for value in values
+            ]
+        )
+    return ["{" + ",".join(noted) + "}" for noted in zip(*columns, strict=True)]
+
+
+def _noted(value: Mapping[str, Any], field: str) -> str:
+    form = searchable_value(value[field] if field in value else look_up(value, field))
+    return _quoted(form) if type(form) is str else _NOT_FOUND if form is None else repr(form)
 
 
 def _hints(filter: Mapping[str, Any], indexed: Sequence[str]) -> tuple[tuple[str, Any], ...]:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from ormsgpack import unpackb
 
 from ...codec.limits import has_little_stack
 from ...ports.checkpoints import Backend
-from ...ports.records import Record, RecordChange, RecordSpace
-from ..context import Context, Tools
+from ...ports.records import PlainPuts, Record, RecordChange, RecordSpace
+from ..context import UNSEALED, Context, Tools
 from .batch import Item, make_item, moment_of
 from .checks import check_key, check_namespace, ttl_seconds
-from .contents import pack_item, place_of_record, unpack, wrapped
-from .items import ITEM, read_item, refresh_items, searchable_of, time_now
+from .contents import has_expired, pack_item, pack_items, place_of_record, unpack, wrapped
+from .items import ITEM, read_item, refresh_items, searchable_of, searchables_of, time_now, value_of
 from .shapes import ItemOptions, name_of
 
 __all__ = [
@@ -35,10 +36,12 @@ __all__ = [
     "packed_puts",
     "place_of",
     "put_packed",
+    "read_now",
 ]
 
 T = TypeVar("T")
 _new: Any = tuple.__new__
+_name, _bound = itemgetter(2), itemgetter(3)
 
 
 class Place(NamedTuple):
@@ -102,18 +105,29 @@ def held_item(tools: Tools, held: Any, place: Place, make: Make[T], otherwise: A
     return make(place, value, created, updated, record)
 
 
+def read_now(tools: Tools, record: Record, place: Place, make: Make[T]) -> T:
+    """The item of a record that was read, does not expire and is not sealed."""
+    value, _ = value_of(tools, record, place[3])
+    created = updated = moment_of(record[4])
+    if record[5] != record[4]:
+        updated = moment_of(record[5])
+    return make(place, value, created, updated, record)
+
+
 def get_item(
-    tools: Tools, place: Place, make: Make[T], *, refresh: bool
+    tools: Tools, place: Place, make: Make[T], *, refresh: bool, held: Record | None = None
 ) -> Callable[[Backend], Coroutine[Any, Any, T | None]]:
-    """Reads an item that has not expired; `refresh` begins its time to live anew."""
+    """Reads an item that has not expired, of its record where that was read; `refresh` begins its time to live anew."""
 
     async def get(backend: Backend) -> T | None:
         if not tools.is_open:
             await tools.open(backend)
-        [record] = await backend.read_records(ITEM, (place.name,))
-        if record is None or (record.expires is not None and record.expires <= time.time()):
+        record = held
+        if record is None:
+            [record] = await backend.read_records(ITEM, (place.name,))
+        if record is None or has_expired(record, time.time()):
             return None
-        if record.form > 1:
+        if record.form not in UNSEALED:
             await tools.learn_keys(backend, (record.form,))
         found = read_item(tools, record, place)
         if refresh and found.ttl is not None:
@@ -141,19 +155,27 @@ def packed_puts(
 
     `kind` is the class of such puts, and `place` checks where an item is.
     """
-    codec, indexed = tools.codec, options.indexed
-    packed: dict[bytes, Packed] = {}
-    for op in ops:
-        if type(op) is not kind or (len(op) > 5 and op[5] is not None):
-            return None
-        namespace, key, value, index, ttl = op[:5]
-        if value is None or (index is not None and index is not False):
-            return None
-        _, _, name, bound = place(namespace, key)
-        seconds = ttl_seconds(ttl) if ttl is not None else None
-        content = pack_item(codec, value, seconds)
-        packed[name] = name, content, seconds, searchable_of(value, indexed) if indexed else None, bound
-    return list(packed.values())
+    # By columns: what all of a batch have in common is found out once, and not for each of them.
+    if not {kind}.issuperset(map(type, ops)):
+        return None
+    namespaces, keys, values, indexes, ttls, *conditions = zip(*ops, strict=True)
+    if type(None) in {*map(type, values)} or not all(map(_is_unset, conditions)):
+        return None
+    if not _is_unset(indexes) and any(index is not None and index is not False for index in indexes):
+        return None
+    places = [*map(place, namespaces, keys)]
+    if _is_unset(ttls):
+        seconds: Sequence[float | None] = ttls
+        contents = pack_items(tools.codec, values)
+    else:
+        seconds = [ttl_seconds(ttl) for ttl in ttls]
+        contents = [pack_item(tools.codec, value, ttl) for value, ttl in zip(values, seconds, strict=True)]
+    indexed = options.indexed
+    searchables = searchables_of(values, indexed) if indexed else [None] * len(ops)
+    names, bounds = [*map(_name, places)], [*map(_bound, places)]
+    packed = list(zip(names, contents, seconds, searchables, bounds, strict=True))
+    # Of several puts to one item the last one holds.
+    return packed if len({*names}) == len(packed) else list({one[0]: one for one in packed}.values())
 
 
 def put_packed(
@@ -164,14 +186,33 @@ def put_packed(
     async def put(backend: Backend) -> None:
         if not tools.is_open:
             await tools.open(backend)
-        now, wrap = time_now(), tools.envelope.wrap_row
-        changes = []
-        for name, content, seconds, searchable, bound in puts:
-            form, stored = wrapped(tools, space, name, content) if tools.keeps_objects else wrap(content, bound)
-            ends = now + seconds if seconds is not None else None
+        now = time_now()
+        if len(puts) == 1:
+            [(name, content, seconds, searchable, bound)] = puts
+            form, stored = (
+                wrapped(tools, space, name, content) if tools.keeps_objects else tools.envelope.wrap_row(content, bound)
+            )
+            record = _new(Record, (name, form, stored, searchable, now, now, _end(now, seconds), 0))
             # As the class of these tuples makes them, in a third of the time.
-            record = _new(Record, (name, form, stored, searchable, now, now, ends, 0))
-            changes.append(_new(RecordChange, (space, name, record, None)))
-        await backend.write_records(changes)
+            await backend.write_records((_new(RecordChange, (space, name, record, None)),))
+            return
+        names, contents, lives, searchables, bounds = zip(*puts, strict=True)
+        forms: Sequence[int]
+        values: Sequence[bytes]
+        if tools.keeps_objects:
+            forms, values = zip(*map(partial(wrapped, tools, space), names, contents), strict=True)
+        else:
+            forms, values = tools.envelope.wrap_rows(contents, bounds)
+        ends = lives if _is_unset(lives) else [_end(now, seconds) for seconds in lives]
+        await backend.write_records(PlainPuts(space, now, names, forms, values, searchables, ends))
 
     return put
+
+
+def _is_unset(column: Sequence[Any]) -> bool:
+    """Whether none of a batch has a value here."""
+    return column.count(None) == len(column)
+
+
+def _end(now: float, seconds: float | None) -> float | None:
+    return now + seconds if seconds is not None else None

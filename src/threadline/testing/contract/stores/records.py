@@ -10,6 +10,7 @@ from ....errors import InvalidRequest
 from ....ports.records import (
     ABSENT,
     MOST_NAME_BYTES,
+    PlainPuts,
     Record,
     RecordChange,
     RecordSpace,
@@ -49,6 +50,31 @@ async def test_of_several_puts_to_one_name_the_last_one_holds(saver: Half, threa
     await write(saver, *[record(thread, "a", "", "k", value=b"%d" % number) for number in range(5)])
     [found] = await records(saver, "read_records", ITEM, [pack_name((thread, "a", "", "k"))])
     assert found.value == b"4"
+
+
+async def test_a_batch_of_puts_is_what_its_puts_are_one_by_one(saver: Half, thread: str) -> None:
+    for round_number, count in enumerate((1, 2, 7, 64, 65, 131)):
+        names = [pack_name((thread, f"b{round_number}", "", f"k{number}")) for number in range(count)]
+        # Half of them are there, some of these with an end that the batch takes away or gives.
+        there = [record(*split_name(name), value=b"before", expires=5e9, created=1.0) for name in names[::2]]
+        await write(saver, *there)
+        rounds: list[tuple[list[int], list[float | None]]] = [
+            ([0] * count, [None] * count),
+            ([1] * count, [4e9] * count),
+            ([number % 2 for number in range(count)], [None if number % 5 else 4e9 for number in range(count)]),
+        ]
+        for forms, ends in rounds:
+            values = [b"%d of %d" % (number, count) for number in range(count)]
+            texts = [None if number % 3 else f'{{"n": {number}}}' for number in range(count)]
+            assert (
+                await records(saver, "write_records", PlainPuts(ITEM, 9.0, names, forms, values, texts, ends)) is None
+            )
+            found = await records(saver, "read_records", ITEM, names)
+            assert [(one.name, one.form, one.value, one.updated, one.expires) for one in found] == [
+                (name, form, value, 9.0, end) for name, form, value, end in zip(names, forms, values, ends, strict=True)
+            ]
+            assert [one.searchable is None for one in found] == [text is None for text in texts]
+        assert [(one.created, one.version) for one in found] == [(9.0, 3) if n % 2 else (1.0, 4) for n in range(count)]
 
 
 async def test_a_condition_that_does_not_hold_refuses_all_changes(saver: Half, thread: str) -> None:
