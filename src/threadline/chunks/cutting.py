@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from ..codec.limits import entries_in
+from ..codec.limits import copied_by, entries_in
 from ..errors import Corrupt, NotSerializable
 from .refs import Pair
 
@@ -110,6 +110,8 @@ ENTRY_BYTES = 8
 MANY_REPEATED = _MOST_REPEATED // ENTRY_BYTES
 # An entry takes a byte at least: up to this size there are not too many of them, and nobody counts.
 UNCOUNTED_BYTES = _MOST_ENTRIES
+# What unpacking may copy of large objects that stand in each other: so much, and so many times all bytes of the value.
+_FEW_COPIED, _MOST_COPIES = 1 << 26, 8
 # Who has less left of its bytes than this has taken more than that.
 FEW_BYTES_LEFT = MOST_BYTES - UNCOUNTED_BYTES
 
@@ -153,9 +155,17 @@ class Budget:
         self._uncounted -= sum(map(len, parts))
         if self._uncounted < 0:
             for part in parts:
-                self._within -= entries_in(part, self._within)
+                large: list[tuple[int, int, int]] = []
+                self._within -= entries_in(part, self._within, large)
                 if self._within < 0:
                     raise Corrupt(f"its chunks hold more than {_MOST_ENTRIES:,} entries")
+                if copies_too_much(part, large):
+                    raise Corrupt("its large objects stand in each other more often than is stored")
+
+
+def copies_too_much(part: bytes, large: list[tuple[int, int, int]]) -> bool:
+    """Whether unpacking copies too much: an object is copied for each that it stands in."""
+    return copied_by(large) > _FEW_COPIED + _MOST_COPIES * len(part)
 
 
 def becomes_too_much(weight: int, held: int) -> bool:
@@ -176,7 +186,10 @@ def check_entries(parts: Iterable[bytes], keys: int, path: str) -> None:
     """NotSerializable for a value whose packed items, and so many keys, hold too many entries to be read."""
     left = _MOST_ENTRIES - keys - 1
     for part in parts:
-        left -= entries_in(part, left)
+        large: list[tuple[int, int, int]] = []
+        left -= entries_in(part, left, large)
+        if copies_too_much(part, large):
+            raise NotSerializable("large objects stand in each other too often: spread them over channels", path=path)
         if left < 0:
             raise NotSerializable(
                 f"it has more than {_MOST_ENTRIES:,} entries: spread it over several channels, or store it as an array",

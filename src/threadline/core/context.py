@@ -26,7 +26,7 @@ from ..chunks.unchanged import Sequence as EncodedSequence
 from ..codec.codec import Codec
 from ..codec.envelope import Envelope
 from ..codec.seal import Ring
-from ..errors import Corrupt, InvalidRequest, NotFound, Unavailable
+from ..errors import Corrupt, InvalidRequest, NotFound, TooLarge, Unavailable
 from ..packs.cold import hot_form, is_cold, is_reference, read_reference
 from ..ports.checkpoints import Asking, Backend, CheckpointKeys, Found, Query, ThreadRow, Witness, WriteRow
 from ..ports.engine import Operation
@@ -169,7 +169,12 @@ def bound(
     async def opened(backend: Backend) -> T:
         if not tools.is_open:
             await tools.open(backend)
-        return await operation(Context(backend, tools), *args, **options)
+        try:
+            return await operation(Context(backend, tools), *args, **options)
+        except MemoryError as shortage:
+            if isinstance(shortage, TooLarge):
+                raise
+            raise TooLarge("it takes more memory than this process can have: ask for less, or give it more") from None
 
     return opened
 

@@ -21,7 +21,7 @@ from ..base.versions import Version
 from ..chunks.refs import Pair, Ref, pairs_of, unpack_refs
 from ..codec.codec import Codec
 from ..codec.envelope import Envelope
-from ..errors import Corrupt, NotAllowed, NotFound, ThreadlineError
+from ..errors import Corrupt, NotAllowed, NotFound, ThreadlineError, TooLarge
 from ..ports.checkpoints import CheckpointRow, Found, ThreadRow, WriteRow
 
 __all__ = [
@@ -203,7 +203,11 @@ def read_document(found: Found, codec: Codec, envelope: Envelope) -> Document:
                 packed[name] = entry[1]
         roots = Roots(versions, pairs_of(row.links, packed))
         return tuple.__new__(Document, (v, ts, roots, seen, updated, other))
-    except (NotAllowed, NotFound) as error:  # NotFound: a key that the ring lacks; a KeyError is taken for damage
+    except (
+        NotAllowed,
+        NotFound,
+        TooLarge,
+    ) as error:  # NotFound: a key that the ring lacks; a KeyError is taken for damage
         raise type(error)(f"{name_of(found)}: {error}") from None
     except (Corrupt, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
         raise Corrupt(f"{name_of(found)}: the document is damaged ({error})") from error
@@ -227,7 +231,7 @@ def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, A
         if not issubclass(type(metadata), dict):
             raise Corrupt("it is no dict")
         return metadata
-    except (NotAllowed, NotFound) as error:
+    except (NotAllowed, NotFound, TooLarge) as error:
         raise type(error)(f"{name_of(found)}, its metadata: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"{name_of(found)}: the metadata is damaged ({error})") from error

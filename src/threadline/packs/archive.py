@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from ..base.hashing import blake2b
+from ..codec.envelope import MOST_TIMES, filled
+from ..codec.limits import FEW_BYTES, check_room, entries_in
 from ..errors import Corrupt, InvalidRequest, NewerFormat
 
 __all__ = [
@@ -46,6 +48,8 @@ _CHECK = 32
 ARCHIVE_TRAILER_BYTES = 8 + 2 * _CHECK
 # What a block may hold, so that a few bytes cannot become many.
 _LARGEST_BLOCK = 1 << 30
+# A block has some thousand rows (backends/memory/archive.py), and a row a few dozen values.
+_MOST_VALUES = 1 << 20
 
 
 class Whole:
@@ -111,7 +115,10 @@ def pack_block(rows: list[Any]) -> tuple[bytes, bytes]:
     """The bytes of some rows, and their check."""
     import zstandard
 
-    content = zstandard.ZstdCompressor().compress(ormsgpack.packb(rows))
+    packed = ormsgpack.packb(rows)
+    content = zstandard.ZstdCompressor().compress(packed)
+    if MOST_TIMES * len(content) < len(packed):
+        content = filled(content, packed)
     return content, _check(content)
 
 
@@ -122,9 +129,13 @@ def unpack_block(content: bytes, block: Block, where: str) -> list[list[Any]]:
     if len(content) != block.length or _check(content) != block.check:
         raise Corrupt(f"{where} was altered or cut short: rows at byte {block.offset} are damaged")
     try:
-        if zstandard.frame_content_size(content) > _LARGEST_BLOCK:
+        if zstandard.frame_content_size(content) > min(_LARGEST_BLOCK, MOST_TIMES * len(content)):
             raise Corrupt(f"{where}: rows at byte {block.offset} claim an absurd size")
-        rows = ormsgpack.unpackb(zstandard.ZstdDecompressor().decompress(content))
+        packed = zstandard.ZstdDecompressor().decompress(content)
+        if len(packed) > FEW_BYTES and entries_in(packed, _MOST_VALUES) > _MOST_VALUES:
+            raise Corrupt(f"{where}: rows at byte {block.offset} hold more values than rows have")
+        check_room(packed)
+        rows = ormsgpack.unpackb(packed)
     except (ValueError, zstandard.ZstdError):
         raise Corrupt(f"{where}: rows at byte {block.offset} are damaged") from None
     if type(rows) is not list or not all(type(row) is list and row for row in rows):
