@@ -176,7 +176,7 @@ def test_large_objects_within_each_other_are_corrupt_to_a_reader(tmp_path):
     assert "repeat" in str(found["get_tuple"]) or "stand in each other" in str(found["get_tuple"])
 
 
-def test_compressed_bytes_become_at_most_64_times_what_they_are():
+def test_what_is_stored_becomes_at_most_64_times_what_it_is():
     envelope = Envelope()
     for size in (2_000, 2_001, 65_536, 1 << 20):
         form, stored = envelope.wrap(bytes(size), b"")
@@ -184,8 +184,22 @@ def test_compressed_bytes_become_at_most_64_times_what_they_are():
         assert len(stored) < size / 60
         assert envelope.unwrap(form, stored, b"") == bytes(size)
         assert zstandard.ZstdDecompressor().decompress(stored) == bytes(size)  # by any reader of zstd
-    with pytest.raises(Corrupt, match="64 times"):
-        envelope.unwrap(1, zstandard.ZstdCompressor().compress(bytes(65_536)), b"")
+
+
+def test_pieces_that_compress_better_than_any_that_are_stored_are_corrupt(tmp_path):
+    compress = zstandard.ZstdCompressor().compress
+    for count, is_refused in ((1_000, False), (1_100, True)):  # 64 MiB are let pass
+        path = write_store(tmp_path / f"{count}.db")
+        size = count * 65_536
+        contents = [b"\xc6" + size.to_bytes(4, "big"), *[b"%06d" % n + bytes(65_530) for n in range(count)]]
+        digests = [*map(Digester(b"").item, contents)]
+        add_chunks(path, [(name, b"", 1, compress(one)) for name, one in zip(digests, contents, strict=True)])
+        forge_channel(path, [2, 0, len(digests)], b"".join(digests))
+        found = forging.read_in_every_way(path, ["get_tuple"])["get_tuple"]
+        assert isinstance(found, Corrupt) is is_refused
+        assert not is_refused or "more than 64 times what is stored" in str(found)
+        with threadline.connect(path) as saver:
+            assert saver.fsck().ok is not is_refused
 
 
 def test_an_archive_whose_rows_become_far_more_than_it_holds_is_corrupt():

@@ -7,7 +7,8 @@ Nodes are shared, so a few forged chunks could name each other into a list of an
 what it is about to list (`Budget`) against the most that a writer stores, before it lists it. Repetition is bounded
 more narrowly than size, since decoded values take up to a hundred times the memory of their bytes: whatever is named
 more than once, a node, an item or a piece, a value has at most 16 MiB and 64 times what its distinct chunks hold, where
-each entry counts 8 bytes more than it has (chunks/weigh.py). So drafts of one text may share most of their pieces, and
+each entry counts 8 bytes more than it has (chunks/weigh.py). A list or dict that would have more is stored as one item
+(chunks/undivided.py). So drafts of one text may share most of their pieces, and
 one piece is no gigabyte. For the same reason the values within packed bytes are entries too: one byte may be a whole
 dict, and a compressed chunk may hold many.
 """

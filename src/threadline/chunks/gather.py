@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..base.bounded_cache import BoundedCache
-from ..codec.envelope import Envelope
+from ..codec.envelope import FEW_EXCESS, MOST_TIMES, Envelope
 from ..errors import Corrupt, InvalidRequest, NotFound
 from ..ports.checkpoints import split_links
 from ..ports.objects import why_lost
@@ -34,7 +34,7 @@ from .refs import (
 )
 from .runs import Batch
 
-__all__ = ["ANY_PACK", "Gatherer", "Pile", "TOO_LARGE", "chunk_place", "leaves_of_short"]
+__all__ = ["ANY_PACK", "Gatherer", "Pile", "TOO_LARGE", "TOO_MUCH_OF_LITTLE", "chunk_place", "leaves_of_short"]
 
 # digests -> digest, links, form and stored bytes of each that is there
 FetchChunks = Callable[[list[bytes]], Awaitable["list[tuple[bytes, bytes, int, bytes]]"]]
@@ -43,6 +43,7 @@ _ROOT, ANY_PACK = -1, -2
 # A list or dict of so many items, each of a chunk at most, is far from being too large.
 _MOST_SHORT = 256
 _MOST_LEAVES = 16
+TOO_MUCH_OF_LITTLE = f"with what is read beside it, it becomes more than {MOST_TIMES} times what is stored"
 TOO_LARGE = "takes more memory than this process can have, with what is read beside it"
 _FLAT, _TEXT = frozenset((bytes, type(None))), frozenset((str,))
 # What a remembered item or node takes beside its bytes.
@@ -57,7 +58,7 @@ def chunk_place(pool: int, digest: bytes) -> bytes:
 class Pile:
     """The verified contents that some references need: items as bytes, nodes and roots as references."""
 
-    __slots__ = ("damaged", "is_too_large", "items", "locked", "moved", "nodes", "roots")
+    __slots__ = ("damaged", "is_too_large", "items", "locked", "moved", "nodes", "room", "roots")
 
     def __init__(self) -> None:
         self.items: dict[bytes, bytes] = {}
@@ -69,6 +70,8 @@ class Pile:
         self.damaged: dict[bytes, str] = {}
         # Those of them that are sealed under a key which the ring lacks, and what the ring said.
         self.locked: dict[bytes, str] = {}
+        # How many bytes more than a writer makes of what is stored all chunks may still become.
+        self.room = FEW_EXCESS
         # Whether there was not enough memory for all of it, and the pile was given up.
         self.is_too_large = False
 
@@ -211,7 +214,7 @@ class Gatherer:
                 try:
                     most = None if digest in nodes else LONGEST_PIECE
                     bound_to = chunk_place(pool, digest) if is_sealed else b""
-                    content = self.envelope.unwrap(form, content, bound_to, most)
+                    content = self._unwrapped(pile, form, content, bound_to, most)
                 except NotFound as locked:
                     pile.damaged[digest] = "cannot be opened"
                     pile.locked[digest] = str(locked)
@@ -239,6 +242,13 @@ class Gatherer:
         if len(fetched) < len(wanted):
             for digest in wanted.difference([row[0] for row in fetched]):
                 pile.damaged[digest] = "is missing"
+
+    def _unwrapped(self, pile: Pile, form: int, stored: bytes, bound_to: bytes, most: int | None) -> bytes:
+        content = self.envelope.unwrap(form, stored, bound_to, most)
+        pile.room += min(0, MOST_TIMES * len(stored) - len(content))
+        if pile.room < 0:
+            raise Corrupt(TOO_MUCH_OF_LITTLE)
+        return content
 
     def _keep_node(self, pile: Pile, digest: bytes, links: bytes, content: bytes, kind: int) -> None:
         held: Node | Tree

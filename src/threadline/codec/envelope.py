@@ -4,8 +4,8 @@ A row's `form` says what to take off: `form & 1` is zstd, `form >> 1` is the num
 0 for none. A row that is not sealed ends with 8 bytes of BLAKE2b, personalised `row`, over what a seal
 would be bound to and the bytes before. Compression is tried from 2 KB up and kept where it saves a tenth:
 below that, decompressing costs more than decoding. What is longer than 1 MiB is not compressed, and what compresses to
-less than a 64th is filled up to it by a skippable frame: so a frame that claims more is hostile, and a few bytes cannot
-become many.
+less than a 64th is filled up to it by a skippable frame: so a frame that claims more is hostile, and so are many that
+become more than 64 times what they are: a few bytes cannot become many.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from ..errors import Corrupt, InvalidRequest
 from .limits import FEW_BYTES, check_room
 from .seal import Ring
 
-__all__ = ["Envelope", "MOST_TIMES", "WORTH_COMPRESSING", "filled"]
+__all__ = ["Envelope", "FEW_EXCESS", "MOST_TIMES", "WORTH_COMPRESSING", "filled"]
 
 WORTH_COMPRESSING = 2_000
 _CHECK_BYTES = 8
 _LARGEST_COMPRESSED = 1 << 20
-# Compressed bytes become at most so many times what they are.
+# A writer stores nothing that becomes more than so many times what it is; a reader lets a little pass (`FEW_EXCESS`),
+# which was stored before that rule.
 MOST_TIMES = 64
+FEW_EXCESS = 1 << 26
 _SKIPPABLE = b"\x50\x2a\x4d\x18"
 _ROW = blake2b(digest_size=_CHECK_BYTES, person=b"row")
 
@@ -105,11 +107,8 @@ class Envelope:
         import zstandard
 
         try:
-            size = zstandard.frame_content_size(content)
-            if size > most:
+            if zstandard.frame_content_size(content) > most:
                 raise Corrupt(f"compressed bytes claim an absurd size: more than {most:,} bytes")
-            if size > MOST_TIMES * len(content):
-                raise Corrupt(f"compressed bytes claim an absurd size: more than {MOST_TIMES} times what they are")
             plain: bytes = self._zstd("ZstdDecompressor").decompress(content)
         except zstandard.ZstdError as error:
             raise Corrupt(f"compressed bytes are damaged ({error})") from None

@@ -48,6 +48,8 @@ _CHECK = 32
 ARCHIVE_TRAILER_BYTES = 8 + 2 * _CHECK
 # What a block may hold, so that a few bytes cannot become many.
 _LARGEST_BLOCK = 1 << 30
+# What is smaller may be of as few bytes as it likes.
+_SMALL_BLOCK = 1 << 22
 # A block has some thousand rows (backends/memory/archive.py), and a row a few dozen values.
 _MOST_VALUES = 1 << 20
 
@@ -129,7 +131,7 @@ def unpack_block(content: bytes, block: Block, where: str) -> list[list[Any]]:
     if len(content) != block.length or _check(content) != block.check:
         raise Corrupt(f"{where} was altered or cut short: rows at byte {block.offset} are damaged")
     try:
-        if zstandard.frame_content_size(content) > min(_LARGEST_BLOCK, MOST_TIMES * len(content)):
+        if zstandard.frame_content_size(content) > min(_LARGEST_BLOCK, max(_SMALL_BLOCK, MOST_TIMES * len(content))):
             raise Corrupt(f"{where}: rows at byte {block.offset} claim an absurd size")
         packed = zstandard.ZstdDecompressor().decompress(content)
         if len(packed) > FEW_BYTES and entries_in(packed, _MOST_VALUES) > _MOST_VALUES:

@@ -20,10 +20,11 @@ import ormsgpack
 from ...base.printable import printable
 from ...chunks.cutting import Budget
 from ...chunks.digest import Digester
-from ...chunks.gather import ANY_PACK, chunk_place
+from ...chunks.gather import ANY_PACK, TOO_MUCH_OF_LITTLE, chunk_place
 from ...chunks.pack import Pack, place_in, unpack_pack
 from ...chunks.refs import Inline, Node, Pieces, Ref, Root, Tree, unpack_node, unpack_ref, unpack_root
 from ...chunks.weigh import Key, Part, Scales, part_of_node, part_of_ref
+from ...codec.envelope import FEW_EXCESS, MOST_TIMES
 from ...codec.structural import StructuralCodec, unknown_in
 from ...errors import Corrupt, InvalidRequest, NotAllowed, NotFound, TooLarge
 from ...ports.checkpoints import CheckpointRow, Found, WriteRow
@@ -76,6 +77,8 @@ class Walk:
         self._wholes: dict[bytes, Troubles] = {}
         # What the chunks that were read hold and name: the sizes of items, nodes by their digest and depth.
         self._sizes: dict[bytes, int] = {}
+        # How many bytes more they become than a writer makes of what is stored.
+        self._excess: dict[bytes, int] = {}
         self._parts: dict[tuple[bytes, int], Part] = {}
         self._scales = Scales(self._part_of)
         # What the rules do not rebuild is to be told, also where reading would give plain data for it.
@@ -237,11 +240,14 @@ class Walk:
 
     async def _judge_pieces(self, pieces: Pieces) -> None:
         contents: dict[bytes, bytes] = {}
-        budget = Budget()
+        budget, room = Budget(), FEW_EXCESS
         for batch in batches(sorted(set(pieces.digests)), _BATCH):
             try:
                 found = await self._items(batch)
                 budget.take(0, sum([len(content) for _, content in found]))
+                room -= sum([self._excess.get(digest, 0) for digest, _ in found])
+                if room < 0:
+                    raise Corrupt(f"it is damaged: {TOO_MUCH_OF_LITTLE}")
             except MemoryError:
                 contents.clear()
                 self._wholes[_whole(pieces)] = (Trouble(b"", _TOO_LARGE, is_forbidden=True),)
@@ -275,6 +281,8 @@ class Walk:
             else:
                 found.append((stored[0], content))
                 self._sizes[stored[0]] = len(content)
+                if len(content) > MOST_TIMES * len(stored[3]) and not stored[1]:
+                    self._excess[stored[0]] = len(content) - MOST_TIMES * len(stored[3])
         self._note_missing(digests, rows)
         return found
 
