@@ -157,7 +157,7 @@ def test_what_repeats_and_is_stored_can_be_read():
 
 def test_a_value_that_repeats_leaves_nothing_of_another_form_behind(tmp_path):
     with threadline.connect(tmp_path / "a.db") as saver:
-        thread, zeros = saver.thread("t"), [0] * 600_000
+        thread, zeros = saver.thread("t"), [0] * 700_000
         thread.put({"a": [zeros]})  # in chunks that name each other
         for value in ([zeros, zeros, zeros], [zeros, zeros, zeros, "more"], {"a": [zeros] * 3}):
             thread.put({"a": value, "b": zeros})

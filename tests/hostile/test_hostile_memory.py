@@ -1,6 +1,7 @@
 """Forged rows, and honest ones, that take more memory than a process can have: an error of ours, and no end of it."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -214,3 +215,27 @@ def test_an_archive_whose_rows_become_far_more_than_it_holds_is_corrupt():
     content, check = pack_block(rows)
     assert unpack_block(content, Block(0, len(content), check), "file") == rows
     assert 64 * len(content) >= len(ormsgpack.packb(rows))
+
+
+def test_metadata_of_a_thread_that_take_too_much_memory_do_not_end_the_process(tmp_path):
+    path = tmp_path / "a.db"
+    with threadline.connect(path) as saver:
+        saver.thread("t").put({"a": 1})
+    forged = b"\xdd" + (3_000_000).to_bytes(4, "big") + b"\x80" * 3_000_000
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE threadline_threads SET metadata = ?", (forged,))
+    db.close()
+    script = """
+        import sys
+        with threadline.connect(sys.argv[1]) as saver:
+            for read in (lambda: saver.thread("t").info(), lambda: list(saver.threads()), saver.fsck, saver.stats):
+                try:
+                    read()
+                except threadline.Corrupt as error:
+                    print(str(error))
+            print(saver.thread("t").state()["a"])
+    """
+    lines = child(script, 190, str(path))
+    assert lines[-1] == "1"
+    assert "thread 't'" in lines[0]
+    assert "memory" in lines[0]

@@ -26,6 +26,8 @@ import re
 import threading
 from typing import Any
 
+import ormsgpack
+
 from ..errors import Corrupt, TooLarge
 from .framing import EXT_HEADERS
 
@@ -48,6 +50,7 @@ __all__ = [
     "is_deeper",
     "of_length",
     "text_dict",
+    "unpack",
 ]
 
 
@@ -178,6 +181,13 @@ def check_room(data: bytes) -> None:
             size -= (_WIDEST - _width(data, first, begin, end)) * (end - begin)
     if not _can_be_had(size):
         raise TooLarge(f"it takes up to {size:,} bytes of memory, more than this process can have")
+
+
+def unpack(data: bytes) -> Any:
+    """The plain value of packed bytes that stand in no envelope; TooLarge where there is no memory for it."""
+    if len(data) > FEW_BYTES:
+        check_room(data)
+    return ormsgpack.unpackb(data)
 
 
 def _can_be_had(size: int) -> bool:

@@ -21,6 +21,7 @@ from ..base.versions import Version
 from ..chunks.refs import Pair, Ref, pairs_of, unpack_refs
 from ..codec.codec import Codec
 from ..codec.envelope import Envelope
+from ..codec.limits import unpack
 from ..errors import Corrupt, NotAllowed, NotFound, ThreadlineError, TooLarge
 from ..ports.checkpoints import CheckpointRow, Found, ThreadRow, WriteRow
 
@@ -240,8 +241,8 @@ def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, A
 def form_of_thread(row: ThreadRow) -> int:
     """The form of a thread's metadata; 0 without any."""
     try:
-        form = ormsgpack.unpackb(row.metadata)[0] if row.metadata else 0
-    except (ValueError, TypeError, LookupError):
+        form = unpack(row.metadata)[0] if row.metadata else 0
+    except (Corrupt, ValueError, TypeError, LookupError):
         return 0
     return form if isinstance(form, int) else 0
 

@@ -20,7 +20,7 @@ import ormsgpack
 
 from ..base.hashing import blake2b
 from ..codec.envelope import MOST_TIMES, filled
-from ..codec.limits import FEW_BYTES, check_room, entries_in
+from ..codec.limits import FEW_BYTES, check_room, entries_in, unpack
 from ..errors import Corrupt, InvalidRequest, NewerFormat
 
 __all__ = [
@@ -165,7 +165,7 @@ def pack_directory(directory: Directory) -> bytes:
 def unpack_directory(packed: bytes, where: str) -> Directory:
     """The directory in some bytes; Corrupt unless it is one, NewerFormat for one of a later format."""
     try:
-        held = ormsgpack.unpackb(packed)
+        held = unpack(packed)
         if held["format"] > _FORMAT:
             raise NewerFormat(f"{where} was written by a later Threadline: upgrade this one to read it")
         return Directory(
