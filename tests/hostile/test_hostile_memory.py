@@ -239,3 +239,24 @@ def test_metadata_of_a_thread_that_take_too_much_memory_do_not_end_the_process(t
     assert lines[-1] == "1"
     assert "thread 't'" in lines[0]
     assert "memory" in lines[0]
+
+
+@pytest.mark.parametrize("place", [(-5, 10), (8, 2**62), (2**62, 10), (10, -10)], ids=str)
+@pytest.mark.parametrize("kind", ["packs", "blocks"])
+def test_an_archive_that_names_what_lies_outside_of_it_is_corrupt(tmp_path, kind, place):
+    from threadline.packs import archive
+
+    path = tmp_path / "a.tl"
+    with threadline.connect(tmp_path / "a.db") as saver:
+        saver.thread("t").put({"a": ["x" * 500] * 40})
+        saver.export(path)
+    stored = path.read_bytes()
+    trailer = stored[-archive.ARCHIVE_TRAILER_BYTES :]
+    end, _, _ = archive.unpack_trailer(trailer, len(stored), "file")
+    held = ormsgpack.unpackb(stored[end : -len(trailer)])
+    held[kind] = [[held["packs"][0][0], *place]] if kind == "packs" else [[*place, bytes(16)]]
+    whole, packed = archive.Whole(), ormsgpack.packb(held)
+    whole.add(stored[:end] + packed)
+    path.write_bytes(stored[:end] + packed + archive.trailer_of(end, packed, whole))
+    with pytest.raises(Corrupt, match="directory is damaged"), threadline.connect(f"archive:///{path}") as saver:
+        saver.thread("t").state()

@@ -162,13 +162,16 @@ def pack_directory(directory: Directory) -> bytes:
     )
 
 
-def unpack_directory(packed: bytes, where: str) -> Directory:
-    """The directory in some bytes; Corrupt unless it is one, NewerFormat for one of a later format."""
+def unpack_directory(packed: bytes, where: str, end: int) -> Directory:
+    """The directory in some bytes; Corrupt unless it is one of a file whose packs and blocks end there.
+
+    NewerFormat for one of a later format.
+    """
     try:
         held = unpack(packed)
         if held["format"] > _FORMAT:
             raise NewerFormat(f"{where} was written by a later Threadline: upgrade this one to read it")
-        return Directory(
+        directory = Directory(
             id=_typed(held["id"], bytes),
             made=_typed(held["made"], float),
             began=_typed(held["began"], float),
@@ -177,6 +180,11 @@ def unpack_directory(packed: bytes, where: str) -> Directory:
             blocks=tuple(Block(*_shaped(one, (int, int, bytes))) for one in held["blocks"]),
             counts={_typed(name, str): _typed(count, int) for name, count in held["counts"].items()},
         )
+        within = [pack for pack in directory.packs if pack.offset != -1]
+        for place in (*within, *directory.blocks):
+            if place.length < 0 or not len(ARCHIVE_MAGIC) <= place.offset <= end - place.length:
+                raise ValueError("it names what lies outside of the file")
+        return directory
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         if isinstance(error, NewerFormat):
             raise
