@@ -180,9 +180,9 @@ def unpack_directory(packed: bytes, where: str, end: int) -> Directory:
             blocks=tuple(Block(*_shaped(one, (int, int, bytes))) for one in held["blocks"]),
             counts={_typed(name, str): _typed(count, int) for name, count in held["counts"].items()},
         )
-        within = [pack for pack in directory.packs if pack.offset != -1]
-        for place in (*within, *directory.blocks):
-            if place.length < 0 or not len(ARCHIVE_MAGIC) <= place.offset <= end - place.length:
+        places = [(pack.offset, pack.length) for pack in directory.packs if pack.offset != -1]
+        for offset, length in places + [(block.offset, block.length) for block in directory.blocks]:
+            if length < 0 or not len(ARCHIVE_MAGIC) <= offset <= end - length:
                 raise ValueError("it names what lies outside of the file")
         return directory
     except (ValueError, TypeError, LookupError, AttributeError) as error:
