@@ -39,6 +39,7 @@ from .errors import (
     ReadOnly,
     StorageFull,
     ThreadlineError,
+    TooLarge,
     Unavailable,
 )
 from .saver import Saver
@@ -86,6 +87,7 @@ __all__ = [
     "Thread",
     "ThreadlineError",
     "TierPolicy",
+    "TooLarge",
     "Unavailable",
     "connect",
     "copy_checkpoint",

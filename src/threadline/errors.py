@@ -11,6 +11,7 @@
     ├── Conflict           another writer was first: reload and decide           (ValueError)
     │   └── MergeConflict  two branches changed the same channels
     ├── Corrupt            stored bytes are damaged or incomplete
+    │   └── TooLarge       they take more memory than this process can have      (MemoryError)
     ├── NotSerializable    a value has no stored form; `path` says where         (TypeError)
     ├── NotAllowed         a stored type may not be rebuilt here                 (TypeError)
     └── MissingExtra       an optional package is not installed                  (ImportError)
@@ -38,6 +39,7 @@ __all__ = [
     "ReadOnly",
     "StorageFull",
     "ThreadlineError",
+    "TooLarge",
     "Unavailable",
 ]
 
@@ -92,6 +94,10 @@ class MergeConflict(Conflict):
 
 class Corrupt(ThreadlineError):
     """Stored bytes are damaged, cut short or missing."""
+
+
+class TooLarge(Corrupt, MemoryError):
+    """What is stored takes more memory than this process can have; a process with more may read it."""
 
 
 class NotSerializable(ThreadlineError, TypeError):

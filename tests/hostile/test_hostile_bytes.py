@@ -123,14 +123,12 @@ def test_a_tree_whose_levels_lie_is_corrupt(tmp_path):
         assert isinstance(found["get_tuple"], Corrupt), reference
 
 
-def test_what_repeats_too_much_to_be_read_is_not_stored():
+@pytest.mark.parametrize("times", [800, 1_500])
+def test_what_repeats_is_stored_however_often(times):
     saver = threadline.connect("memory://")
-    checkpoint = {**threadline.empty_checkpoint(), "channel_values": {"a": ["x" * 20_000] * 1_500}}
+    checkpoint = {**threadline.empty_checkpoint(), "channel_values": {"a": ["x" * 20_000] * times}}
     checkpoint["channel_versions"] = {"a": 1}
     config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-    with pytest.raises(threadline.NotSerializable, match="repeats"):
-        saver.put(config, checkpoint, {}, {"a": 1})
-    checkpoint["channel_values"] = {"a": ["x" * 20_000] * 800}
     stored = saver.put(config, checkpoint, {}, {"a": 1})
     saver.clear_cache()
     assert saver.get_tuple(stored).checkpoint["channel_values"] == checkpoint["channel_values"]
@@ -145,10 +143,30 @@ def test_what_repeats_and_is_stored_can_be_read():
         thread.put({"a": value})
         saver.clear_cache()
         assert thread.state()["a"] == value
+    for value in (
+        [[0] * 1_000_000, [0] * 1_000_000],
+        [text] * 200,
+        {"b": [text] * 100, "c": [text] * 100},
+        [["x" * 20_000] * 600, ["x" * 20_000] * 601],
+    ):
+        thread.put({"a": value, "b": 1})
+        saver.clear_cache()
+        assert thread.state()["a"] == value
     assert saver.fsck().ok
-    for value in ([text] * 200, {"b": [text] * 100, "c": [text] * 100}, [["x" * 20_000] * 600, ["x" * 20_000] * 601]):
-        with pytest.raises(threadline.NotSerializable, match="repeats"):
-            thread.put({"a": value})
+
+
+def test_a_value_that_repeats_leaves_nothing_of_another_form_behind(tmp_path):
+    with threadline.connect(tmp_path / "a.db") as saver:
+        thread, zeros = saver.thread("t"), [0] * 700_000
+        thread.put({"a": [zeros]})  # in chunks that name each other
+        for value in ([zeros, zeros, zeros], [zeros, zeros, zeros, "more"], {"a": [zeros] * 3}):
+            thread.put({"a": value, "b": zeros})
+            saver.clear_cache()
+            state = thread.state()
+            assert state["a"] == value
+            assert state["b"] == zeros
+        assert saver.fsck().ok
+        assert saver.collect() == 0
 
 
 @pytest.mark.parametrize("levels", [21, 23])

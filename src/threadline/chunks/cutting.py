@@ -7,7 +7,8 @@ Nodes are shared, so a few forged chunks could name each other into a list of an
 what it is about to list (`Budget`) against the most that a writer stores, before it lists it. Repetition is bounded
 more narrowly than size, since decoded values take up to a hundred times the memory of their bytes: whatever is named
 more than once, a node, an item or a piece, a value has at most 16 MiB and 64 times what its distinct chunks hold, where
-each entry counts 8 bytes more than it has (chunks/weigh.py). So drafts of one text may share most of their pieces, and
+each entry counts 8 bytes more than it has (chunks/weigh.py). A list or dict that would have more is stored as one item
+(chunks/undivided.py). So drafts of one text may share most of their pieces, and
 one piece is no gigabyte. For the same reason the values within packed bytes are entries too: one byte may be a whole
 dict, and a compressed chunk may hold many.
 """
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from ..codec.limits import entries_in
+from ..codec.limits import copied_by, entries_in
 from ..errors import Corrupt, NotSerializable
 from .refs import Pair
 
@@ -110,6 +111,8 @@ ENTRY_BYTES = 8
 MANY_REPEATED = _MOST_REPEATED // ENTRY_BYTES
 # An entry takes a byte at least: up to this size there are not too many of them, and nobody counts.
 UNCOUNTED_BYTES = _MOST_ENTRIES
+# What unpacking may copy of large objects that stand in each other: so much, and so many times all bytes of the value.
+_FEW_COPIED, _MOST_COPIES = 1 << 26, 8
 # Who has less left of its bytes than this has taken more than that.
 FEW_BYTES_LEFT = MOST_BYTES - UNCOUNTED_BYTES
 
@@ -153,9 +156,17 @@ class Budget:
         self._uncounted -= sum(map(len, parts))
         if self._uncounted < 0:
             for part in parts:
-                self._within -= entries_in(part, self._within)
+                large: list[tuple[int, int, int]] = []
+                self._within -= entries_in(part, self._within, large)
                 if self._within < 0:
                     raise Corrupt(f"its chunks hold more than {_MOST_ENTRIES:,} entries")
+                if copies_too_much(part, large):
+                    raise Corrupt("its large objects stand in each other more often than is stored")
+
+
+def copies_too_much(part: bytes, large: list[tuple[int, int, int]]) -> bool:
+    """Whether unpacking copies too much: an object is copied for each that it stands in."""
+    return copied_by(large) > _FEW_COPIED + _MOST_COPIES * len(part)
 
 
 def becomes_too_much(weight: int, held: int) -> bool:
@@ -176,7 +187,10 @@ def check_entries(parts: Iterable[bytes], keys: int, path: str) -> None:
     """NotSerializable for a value whose packed items, and so many keys, hold too many entries to be read."""
     left = _MOST_ENTRIES - keys - 1
     for part in parts:
-        left -= entries_in(part, left)
+        large: list[tuple[int, int, int]] = []
+        left -= entries_in(part, left, large)
+        if copies_too_much(part, large):
+            raise NotSerializable("large objects stand in each other too often: spread them over channels", path=path)
         if left < 0:
             raise NotSerializable(
                 f"it has more than {_MOST_ENTRIES:,} entries: spread it over several channels, or store it as an array",

@@ -34,6 +34,7 @@ from .digest import Digester
 from .refs import LIST, MAP, PIECES, Pair
 from .runs import Batch, Chunks, cut, root_of
 from .unchanged import Block, Sequence, are_same, beginning, continued
+from .undivided import take_back, undivided
 from .weigh import check_chunks
 
 __all__ = ["Batch", "Chunks", "Encoder", "Source", "is_same_value"]
@@ -179,6 +180,7 @@ class Encoder:
     ) -> tuple[Pair, Source]:
         old = before if type(before) is Sequence and before.kind == kind else None
         made: Sequence | None = None
+        sent = len(batch.chunks), batch.moved.copy()
         if self.codec.foreign is None and (old is None or old.is_exact):
             if old is not None and old.objects is not None and are_same(old, values, keys):
                 made = self._followed(old, values, keys, batch)
@@ -198,7 +200,12 @@ class Encoder:
                 # What is stored already is not at hand: all chunks are made once more, as they are.
                 plain = [name for name, is_packed in zip(made.names, made.are_packed, strict=True) if not is_packed]
                 whole = Batch(plain=frozenset(plain))
-                check_chunks(self.again(made, whole)[0], whole.chunks, path)
+                try:
+                    check_chunks(self.again(made, whole)[0], whole.chunks, path)
+                except NotSerializable:
+                    take_back(batch, sent)
+                    content = undivided(made)
+                    return self.content(content, batch), content
         return made.root, made
 
     def _compared(

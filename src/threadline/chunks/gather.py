@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import Any
 
 from ..base.bounded_cache import BoundedCache
-from ..codec.envelope import Envelope
+from ..codec.envelope import FEW_EXCESS, MOST_TIMES, Envelope
 from ..errors import Corrupt, InvalidRequest, NotFound
 from ..ports.checkpoints import split_links
 from ..ports.objects import why_lost
-from .cutting import INLINE_BYTES, LONGEST_PIECE, MOST_BYTES
+from .cutting import INLINE_BYTES, LONGEST_PIECE
 from .digest import Digester, Digesters
 from .pack import PACK, Pack, place_in, unpack_pack
 from .refs import (
@@ -34,7 +34,7 @@ from .refs import (
 )
 from .runs import Batch
 
-__all__ = ["ANY_PACK", "Gatherer", "Pile", "chunk_place", "leaves_of_short"]
+__all__ = ["ANY_PACK", "Gatherer", "Pile", "TOO_LARGE", "TOO_MUCH_OF_LITTLE", "chunk_place", "leaves_of_short"]
 
 # digests -> digest, links, form and stored bytes of each that is there
 FetchChunks = Callable[[list[bytes]], Awaitable["list[tuple[bytes, bytes, int, bytes]]"]]
@@ -43,8 +43,8 @@ _ROOT, ANY_PACK = -1, -2
 # A list or dict of so many items, each of a chunk at most, is far from being too large.
 _MOST_SHORT = 256
 _MOST_LEAVES = 16
-# What compresses better is hostile, if there is more of it than a value may have: a few rows would fill all memory.
-_LIKELY_RATIO = 256
+TOO_MUCH_OF_LITTLE = f"with what is read beside it, it becomes more than {MOST_TIMES} times what is stored"
+TOO_LARGE = "takes more memory than this process can have, with what is read beside it"
 _FLAT, _TEXT = frozenset((bytes, type(None))), frozenset((str,))
 # What a remembered item or node takes beside its bytes.
 _ITEM_BYTES, _NODE_BYTES = 150, 200
@@ -58,7 +58,7 @@ def chunk_place(pool: int, digest: bytes) -> bytes:
 class Pile:
     """The verified contents that some references need: items as bytes, nodes and roots as references."""
 
-    __slots__ = ("damaged", "items", "locked", "moved", "nodes", "room", "roots")
+    __slots__ = ("damaged", "is_too_large", "items", "locked", "moved", "nodes", "room", "roots")
 
     def __init__(self) -> None:
         self.items: dict[bytes, bytes] = {}
@@ -70,8 +70,17 @@ class Pile:
         self.damaged: dict[bytes, str] = {}
         # Those of them that are sealed under a key which the ring lacks, and what the ring said.
         self.locked: dict[bytes, str] = {}
-        # How many bytes more than is likely of what is stored all chunks may still become.
-        self.room = MOST_BYTES
+        # How many bytes more than a writer makes of what is stored all chunks may still become.
+        self.room = FEW_EXCESS
+        # Whether there was not enough memory for all of it, and the pile was given up.
+        self.is_too_large = False
+
+    def give_up(self) -> None:
+        """There is no memory for it: let go of what was gathered. Whoever needs a value of it is told so."""
+        for held in (self.items, self.nodes, self.roots, self.moved):
+            held.clear()
+        self.is_too_large = True
+        self.damaged[b""] = TOO_LARGE
 
 
 class Gatherer:
@@ -103,35 +112,20 @@ class Gatherer:
                 else:
                     with suppress(Corrupt):  # whoever needs the value will find the same
                         _need(unpack_ref(*ref), pile, items, nodes)
-        while items or nodes:
-            absent = self._from_cache(pile, items, nodes)
-            if absent:
-                absent -= pile.roots.keys()
-                self._accept(pool, pile, absent, await fetch(sorted(absent)), nodes)
-            below: dict[bytes, tuple[int, int]] = {}
-            items = set()
-            for digest, (kind, depth) in nodes.items():
-                if kind == _ROOT:
-                    if digest in pile.roots and digest not in followed:
-                        followed.add(digest)
-                        _need(pile.roots[digest], pile, items, below)
-                    continue
-                node = pile.nodes.get(digest)
-                if node is None or node.pack is not None:
-                    continue
-                if depth > 1:
-                    if not are_digests(node.refs):
-                        continue  # whoever needs the value will find that its chunks do not fit together
-                    below.update((child, (kind, depth - 1)) for child in node.refs if child not in pile.nodes)
-                elif node.is_plain:
-                    items.update(node.refs)
-                else:
-                    for ref in node.refs:
-                        _need(ref, pile, items, below)
-            if pile.moved:
-                self._resolve(pool, pile, below)
-            items -= pile.items.keys()
-            nodes = below
+        try:
+            while items or nodes:
+                absent = self._from_cache(pile, items, nodes)
+                if absent:
+                    absent -= pile.roots.keys()
+                    self._accept(pool, pile, absent, await fetch(sorted(absent)), nodes)
+                items = set()
+                below = _below(nodes, pile, followed, items) if nodes else {}
+                if pile.moved:
+                    self._resolve(pool, pile, below)
+                items -= pile.items.keys()
+                nodes = below
+        except MemoryError:
+            pile.give_up()
 
     async def gather_nodes(
         self, pool: int, nodes: dict[bytes, tuple[int, int]], fetch: FetchChunks, pile: Pile
@@ -250,10 +244,10 @@ class Gatherer:
                 pile.damaged[digest] = "is missing"
 
     def _unwrapped(self, pile: Pile, form: int, stored: bytes, bound_to: bytes, most: int | None) -> bytes:
-        if pile.room < 0:
-            raise Corrupt(f"with what was read before, it becomes {MOST_BYTES:,} bytes of almost none")
         content = self.envelope.unwrap(form, stored, bound_to, most)
-        pile.room += min(0, _LIKELY_RATIO * len(stored) - len(content))
+        pile.room += min(0, MOST_TIMES * len(stored) - len(content))
+        if pile.room < 0:
+            raise Corrupt(TOO_MUCH_OF_LITTLE)
         return content
 
     def _keep_node(self, pile: Pile, digest: bytes, links: bytes, content: bytes, kind: int) -> None:
@@ -322,6 +316,32 @@ def leaves_of_short(packed: Any) -> int | None:
             kind == MAP and _FLAT.issuperset(map(type, entries[1::2])) and _TEXT.issuperset(map(type, entries[::2]))
         )
     return (counts[0] if counts else 0) if is_flat else None
+
+
+def _below(
+    nodes: dict[bytes, tuple[int, int]], pile: Pile, followed: set[bytes], items: set[bytes]
+) -> dict[bytes, tuple[int, int]]:
+    """The nodes that those of one level name; `items` gets the items."""
+    below: dict[bytes, tuple[int, int]] = {}
+    for digest, (kind, depth) in nodes.items():
+        if kind == _ROOT:
+            if digest in pile.roots and digest not in followed:
+                followed.add(digest)
+                _need(pile.roots[digest], pile, items, below)
+            continue
+        node = pile.nodes.get(digest)
+        if node is None or node.pack is not None:
+            continue
+        if depth > 1:
+            if not are_digests(node.refs):
+                continue  # whoever needs the value will find that its chunks do not fit together
+            below.update((child, (kind, depth - 1)) for child in node.refs if child not in pile.nodes)
+        elif node.is_plain:
+            items.update(node.refs)
+        else:
+            for ref in node.refs:
+                _need(ref, pile, items, below)
+    return below
 
 
 def _need(ref: Ref, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int, int]]) -> None:

@@ -22,6 +22,7 @@ import ormsgpack
 
 from ..codec.codec import OBJECT
 from ..codec.framing import EXT_HEADERS, ext_frame
+from ..codec.limits import FEW_BYTES, check_room
 from ..errors import Corrupt
 from .digest import Digester
 
@@ -95,6 +96,8 @@ def unpack_pack(content: bytes) -> Pack:
     if not content.startswith(PACK):
         raise Corrupt("it is no pack")
     start = 5 + int.from_bytes(content[1:5], "big")
+    if len(content) > FEW_BYTES:
+        check_room(content[5:start])
     try:
         heads, which, sizes, keys = ormsgpack.unpackb(content[5:start])
         body = content[start:]

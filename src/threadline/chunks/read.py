@@ -15,7 +15,7 @@ from ..base.bounded_cache import BoundedCache
 from ..codec.codec import Codec
 from ..codec.envelope import Envelope
 from ..codec.framing import array_header, map_header
-from ..errors import Corrupt, NotFound, ThreadlineError
+from ..errors import Corrupt, NotFound, ThreadlineError, TooLarge
 from ..ports.checkpoints import split_links
 from .cutting import (
     ENTRY_BYTES,
@@ -25,7 +25,7 @@ from .cutting import (
     Budget,
 )
 from .digest import Digesters
-from .gather import Gatherer, Pile, leaves_of_short
+from .gather import TOO_LARGE, Gatherer, Pile, leaves_of_short
 from .pack import Pack, split_object
 from .refs import LIST, MAP, Inline, Node, Pair, Pieces, Ref, Root, Tree, links_of, unpack_ref
 from .unchanged import Sequence as Encoded
@@ -146,9 +146,13 @@ class Reader:
             raise
         except (ValueError, TypeError, IndexError, AttributeError) as misfit:
             raise Corrupt(f"its chunks do not fit together ({misfit})") from misfit
-        except (MemoryError, RecursionError, OverflowError) as excess:
+        except MemoryError:
+            raise TooLarge(f"it {TOO_LARGE}") from None
+        except (RecursionError, OverflowError) as excess:
             raise Corrupt(f"it takes more than this process has ({type(excess).__name__})") from None
         except KeyError as lacking:
+            if pile.is_too_large:
+                raise TooLarge(f"it {TOO_LARGE}") from None
             digest = lacking.args[0]
             if type(digest) is not bytes:
                 raise Corrupt("its chunks do not fit together") from None

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import ormsgpack
 
+from ..codec.limits import FEW_BYTES, check_room
 from ..errors import Corrupt
 from ..ports.checkpoints import DIGEST_BYTES, split_links
 from .pack import PACK, Pack, unpack_pack
@@ -149,6 +150,8 @@ def pairs_of(links: bytes, packed: dict[str, Any]) -> dict[str, Pair]:
 
 def unpack_root(links: bytes, content: bytes) -> Tree:
     """The tree that a root's chunk describes."""
+    if len(content) > FEW_BYTES:
+        check_room(content)
     try:
         ref = unpack_ref(links, ormsgpack.unpackb(content))
     except ValueError as error:
@@ -162,6 +165,8 @@ def unpack_node(links: bytes, content: bytes, kind: int) -> Node:
     """The node that a chunk holds."""
     if content.startswith(PACK):
         return _unpack_packed(content, kind)
+    if len(content) > FEW_BYTES:
+        check_room(content)
     digests = split_links(links)
     try:
         packed = ormsgpack.unpackb(content)

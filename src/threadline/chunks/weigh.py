@@ -3,8 +3,8 @@
 Chunks name each other, so a few of them may become any number of bytes: a node that names one child 128 times, five
 levels high, or pieces that are all the same one. A value *weighs* the bytes of its items and 8 for each entry, its own
 and those of nodes: each chunk is counted once, with what it names as often as it does. What its distinct chunks *hold*
-is the same with each of them once. A value that weighs too much for what its chunks hold is stored by no writer
-(chunks/cutting.py), and Corrupt to a reader and to a check of the store alike.
+is the same with each of them once. A value that weighs too much for what its chunks hold is stored by no writer in this
+form (chunks/undivided.py), and Corrupt to a reader and to a check of the store alike.
 """
 
 from __future__ import annotations

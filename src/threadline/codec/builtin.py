@@ -241,6 +241,6 @@ RARE_MODULES = frozenset(("decimal", "fractions", "ipaddress", "pathlib", "zonei
 RESERVED_NAMES = (
     frozenset(row.name for row in BUILTINS)
     | RARE_NAMES
-    | frozenset(("*", "fs", "i", "m", "nd", "np", "npdtype", "pickle", "s", "u", "SecretBytes", "SecretStr"))
+    | frozenset(("*", "=", "fs", "i", "m", "nd", "np", "npdtype", "pickle", "s", "u", "SecretBytes", "SecretStr"))
     | frozenset(("pandas.DataFrame", "pandas.Series", "pandas.Timedelta", "pandas.Timestamp"))
 )

@@ -30,7 +30,7 @@ from .allowed import TypeRules, UnknownTypes, class_name, found_by, registry
 from .builtin import reduce_exception
 from .data_classes import shape_of
 from .framing import EXT_HEADERS, array_header, ext_frame
-from .limits import DEEPEST, SHALLOW, check_depth, check_extension, has_little_stack, is_deeper
+from .limits import DEEPEST, SHALLOW, check_extension, check_room, check_stack_and_room, is_deeper
 from .packing import (
     OBJECT,
     OPTIONS,
@@ -183,8 +183,8 @@ class Codec:
         # What is one object may have it all: what it holds is not checked for depth, what that holds is.
         hook = self._whole if data and data[0] in EXT_HEADERS else self._checked
         try:
-            if len(data) > _SHALLOW and has_little_stack():
-                check_depth(data)
+            if len(data) > _SHALLOW:
+                check_stack_and_room(data)
             return unpackb(data, ext_hook=hook)
         except _FAILURES as error:
             failure = self._why_undecodable(data, error)
@@ -203,8 +203,8 @@ class Codec:
             return self.decode(data)  # one object of ours, in which LangGraph's types do not stand
         self.refresh()
         try:
-            if len(data) > _SHALLOW and has_little_stack():
-                check_depth(data)
+            if len(data) > _SHALLOW:
+                check_stack_and_room(data)
             return unpackb(data, ext_hook=self._checked_langgraph, option=OPT_NON_STR_KEYS)
         except _FAILURES as error:
             failure = self._why_undecodable(data, error, is_langgraphs=True)
@@ -214,6 +214,7 @@ class Codec:
 
     def unpacked(self, data: bytes) -> Any:
         """Encoded bytes as lists, dicts and plain values, with extensions as they are: it encodes to these bytes."""
+        check_room(data)
         return unpackb(data, ext_hook=Ext)
 
     def decode_items(self, items: list[bytes]) -> list[Any]:
@@ -232,8 +233,7 @@ class Codec:
             for name in set(names) - builders.keys():
                 self._builder_for(name)
             joined = b"".join(states)
-            if has_little_stack():
-                check_depth(joined)
+            check_stack_and_room(joined)
             unpacked = unpackb(joined, ext_hook=self._checked)
             return built(names, unpacked, builders)
         except Exception:  # not objects, or something is wrong, which the slower way will name
@@ -249,8 +249,7 @@ class Codec:
                 if head[0] + 1 != len(head) or head[1:] == GROUP:
                     raise Corrupt("a pack has a damaged type header")
                 own[head] = builders.get(head[1:]) or self._builder_for(head[1:])
-            if has_little_stack():
-                check_depth(joined)
+            check_stack_and_room(joined)
             unpacked = unpackb(joined, ext_hook=self._checked)
             if not own:
                 return unpacked  # type: ignore[no-any-return]

@@ -3,8 +3,9 @@
 A row's `form` says what to take off: `form & 1` is zstd, `form >> 1` is the number of the sealing key,
 0 for none. A row that is not sealed ends with 8 bytes of BLAKE2b, personalised `row`, over what a seal
 would be bound to and the bytes before. Compression is tried from 2 KB up and kept where it saves a tenth:
-below that, decompressing costs more than decoding. What is longer than 1 MiB is not compressed: so a frame that
-claims more is hostile, and a few bytes cannot become many.
+below that, decompressing costs more than decoding. What is longer than 1 MiB is not compressed, and what compresses to
+less than a 64th is filled up to it by a skippable frame: so a frame that claims more is hostile, and so are many that
+become more than 64 times what they are: a few bytes cannot become many.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from typing import Any
 
 from ..base.hashing import blake2b
 from ..errors import Corrupt, InvalidRequest
+from .limits import FEW_BYTES, check_room
 from .seal import Ring
 
-__all__ = ["Envelope", "WORTH_COMPRESSING"]
+__all__ = ["Envelope", "FEW_EXCESS", "MOST_TIMES", "WORTH_COMPRESSING", "filled"]
 
 WORTH_COMPRESSING = 2_000
 _CHECK_BYTES = 8
 _LARGEST_COMPRESSED = 1 << 20
+# A writer stores nothing that becomes more than so many times what it is; a reader lets a little pass (`FEW_EXCESS`),
+# which was stored before that rule.
+MOST_TIMES = 64
+FEW_EXCESS = 1 << 26
+_SKIPPABLE = b"\x50\x2a\x4d\x18"
 _ROW = blake2b(digest_size=_CHECK_BYTES, person=b"row")
 
 
@@ -43,7 +50,7 @@ class Envelope:
         if self.compression and WORTH_COMPRESSING <= len(content) <= _LARGEST_COMPRESSED:
             smaller = self._zstd("ZstdCompressor").compress(content)
             if len(smaller) <= len(content) * 0.9:
-                form, content = 1, smaller
+                form, content = 1, smaller if MOST_TIMES * len(smaller) >= len(content) else filled(smaller, content)
         if self.ring is not None:
             content = self.ring.seal(content, bound_to)
             form |= self.key_numbers[self.ring.current] << 1
@@ -76,7 +83,7 @@ class Envelope:
         return forms, rows
 
     def unwrap_row(self, form: int, stored: bytes, bound_to: bytes) -> bytes:
-        """The content of a row; Corrupt when it was altered or moved."""
+        """The content of a row; Corrupt when it was altered or moved, TooLarge where it cannot be unpacked here."""
         if self.ring is None and not form >> 1:
             stored, check = stored[:-_CHECK_BYTES], stored[-_CHECK_BYTES:]
             hashed = _ROW.copy()
@@ -85,8 +92,13 @@ class Envelope:
             if check != hashed.digest():
                 raise Corrupt("its bytes were altered, cut short or moved")
             if not form:
+                if len(stored) > FEW_BYTES:
+                    check_room(stored)
                 return stored
-        return self.unwrap(form, stored, bound_to)
+        content = self.unwrap(form, stored, bound_to)
+        if len(content) > FEW_BYTES:
+            check_room(content)
+        return content
 
     def unwrap(self, form: int, content: bytes, bound_to: bytes, most: int | None = None) -> bytes:
         """The content of stored bytes; plaintext is refused where encryption is on, and what decompresses to more
@@ -128,6 +140,12 @@ class Envelope:
             worker = getattr(zstandard, kind)()
             setattr(self._local, kind, worker)
         return worker
+
+
+def filled(smaller: bytes, content: bytes) -> bytes:
+    """Compressed bytes and a frame that is skipped, together as long as they must be for this content."""
+    lacking = max(-(-len(content) // MOST_TIMES) - len(smaller) - 8, 0)
+    return b"".join((smaller, _SKIPPABLE, lacking.to_bytes(4, "little"), bytes(lacking)))
 
 
 def _check(stored: bytes, bound_to: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What packed bytes must satisfy before anything is built from them: depth, number of values, and exact kinds.
+"""What packed bytes must satisfy before anything is built from them: depth, number of values, memory, exact kinds.
 
 **Depth.** ormsgpack unpacks recursively: an array or a map takes about 540 bytes of the thread's stack, an extension,
 whose hook unpacks again, 1,300. ormsgpack stops at 1,024 levels, but counts anew inside each extension, so forged
@@ -12,6 +12,9 @@ bytes could nest until the process dies. Encoding and decoding share two rules:
 Together these need 830 KB of stack, and up to twice as much where LangGraph's types nest. A thread with less than 2
 MB (`threading.stack_size`) has all bytes checked, against one level for every 4 KB of its stack.
 
+**Memory.** Where ormsgpack gets no memory it ends the process, or waits for itself for ever. So before many bytes are
+unpacked, as much memory as they can take is asked for and given back: Python says whether it can be had.
+
 **Kinds.** A state may be any value that bytes can become, an instance of a class of the program too, whose methods
 would run if a builder took it for a list or a text. So each builder asks for the exact type and the size that it
 wrote.
@@ -23,11 +26,14 @@ import re
 import threading
 from typing import Any
 
-from ..errors import Corrupt
+import ormsgpack
+
+from ..errors import Corrupt, TooLarge
 from .framing import EXT_HEADERS
 
 __all__ = [
     "DEEPEST",
+    "FEW_BYTES",
     "SHALLOW",
     "a_dict",
     "a_list",
@@ -36,11 +42,15 @@ __all__ = [
     "bytes_of",
     "check_depth",
     "check_extension",
+    "check_room",
+    "check_stack_and_room",
+    "copied_by",
     "entries_in",
     "has_little_stack",
     "is_deeper",
     "of_length",
     "text_dict",
+    "unpack",
 ]
 
 
@@ -52,6 +62,17 @@ SHALLOW = DEEPEST - _EXTENSION
 _ROOMY_STACK = 1 << 21
 _STACK_FOR_LEVEL = 4096
 _local = threading.local()
+# As few bytes as these are unpacked without asking for memory: whatever they hold, they take little.
+FEW_BYTES = 1 << 20
+# The memory that a value takes beside its bytes, as part of a list or dict that grows; a dict takes most. And what a
+# byte takes of a text with one wide character; of other texts half as much, of bytes a fourth.
+_VALUE_BYTES, _WIDEST = 128, 4
+_WIDE = re.compile(rb"[\xf0-\xff]")
+# The same for bytes of which nothing is known: each may be a value, and stand in as many extensions as may be nested.
+_MOST_TIMES = _VALUE_BYTES + _WIDEST + DEEPEST // _EXTENSION
+_MANY = 1 << 62
+# What is longer is looked at by itself.
+_SHORT = 1 << 16
 _asking = threading.Lock()
 # The extensions whose content is packed, too: an object, LangGraph's, and what an import kept of LangGraph.
 _OBJECT, _FOREIGN, _KEPT = 32, 33, 35
@@ -80,6 +101,7 @@ def _fixed_sizes() -> list[int]:
 _FIXED = _fixed_sizes()
 # How many bytes say the length, by the first byte: of texts and bytes, of arrays and maps, of extensions.
 _TEXTS = {0xD9: 1, 0xDA: 2, 0xDB: 4, 0xC4: 1, 0xC5: 2, 0xC6: 4}
+_LONG_TEXTS = frozenset((0xD9, 0xDA, 0xDB))
 _LONG_CONTAINERS = {0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
 _LONG_EXTENSIONS = {0xC7: 1, 0xC8: 2, 0xC9: 4}
 # Values of one byte, one behind the other.
@@ -115,6 +137,18 @@ def check_extension(code: int, data: bytes) -> None:
         raise Corrupt(f"undecodable bytes (nested deeper than {DEEPEST} levels)")
 
 
+def check_stack_and_room(data: bytes) -> None:
+    """Corrupt for bytes that are nested too deep for this thread, TooLarge for those that take too much memory."""
+    try:
+        is_little: bool = _local.has_little_stack
+    except AttributeError:
+        is_little = has_little_stack()
+    if is_little:
+        check_depth(data)
+    if len(data) > FEW_BYTES:
+        check_room(data)
+
+
 def check_depth(data: bytes) -> None:
     """Corrupt for bytes that are nested too deep for a thread with little stack."""
     most = min(DEEPEST, _stack_size() // _STACK_FOR_LEVEL)
@@ -136,8 +170,62 @@ def is_deeper(data: bytes, most: int, start: int | None = 0) -> bool:
     return _scan(data, start, most)
 
 
-def entries_in(data: bytes, most: int) -> int:
-    """How many values packed bytes hold, those of extensions included; looks no further once it is more than `most`."""
+def check_room(data: bytes) -> None:
+    """TooLarge for packed bytes that take more memory than can be had."""
+    if len(data) <= FEW_BYTES or _can_be_had(_MOST_TIMES * len(data)):
+        return
+    large: list[tuple[int, int, int]] = []
+    size = _VALUE_BYTES * entries_in(data, _MANY, large) + copied_by(large) + _WIDEST * len(data)
+    for first, begin, end in large:
+        if first in _TEXTS:
+            size -= (_WIDEST - _width(data, first, begin, end)) * (end - begin)
+    if not _can_be_had(size):
+        raise TooLarge(f"it takes up to {size:,} bytes of memory, more than this process can have")
+
+
+def unpack(data: bytes) -> Any:
+    """The plain value of packed bytes that stand in no envelope; TooLarge where there is no memory for it."""
+    if len(data) > FEW_BYTES:
+        check_room(data)
+    return ormsgpack.unpackb(data)
+
+
+def _can_be_had(size: int) -> bool:
+    try:
+        bytes(size)  # zeros that nobody looks at: the system reserves them, and no more
+    except MemoryError:
+        return False
+    return True
+
+
+def _width(data: bytes, first: int, begin: int, end: int) -> int:
+    """How many bytes each of a long text or of bytes may become."""
+    if first not in _LONG_TEXTS:
+        return 1
+    return _WIDEST if _WIDE.search(data, begin, end) else _WIDEST // 2
+
+
+def copied_by(large: list[tuple[int, int, int]]) -> int:
+    """How many bytes extensions that stand in each other take together, at most: each is copied to be unpacked."""
+    held, most = 0, 0
+    around: list[tuple[int, int]] = []
+    for first, begin, end in large:
+        if first not in EXT_HEADERS:
+            continue
+        while around and around[-1][1] <= begin:
+            start, stop = around.pop()
+            held -= stop - start
+        around.append((begin, end))
+        held += end - begin
+        most = max(most, held)
+    return most
+
+
+def entries_in(data: bytes, most: int, large: list[tuple[int, int, int]] | None = None) -> int:
+    """How many values packed bytes hold, those of extensions included; looks no further once it is more than `most`.
+
+    `large` gets the first byte, the begin and the end of long texts, bytes and extensions.
+    """
     count, position, end = 0, 0, len(data)
     while position < end and count <= most:
         first = data[position]
@@ -153,11 +241,16 @@ def entries_in(data: bytes, most: int) -> int:
             position += size
         elif first in _TEXTS:
             width = _TEXTS[first]
-            position += 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "big")
+            length = int.from_bytes(data[position + 1 : position + 1 + width], "big")
+            position += 1 + width + length
+            if large is not None and length > _SHORT:
+                large.append((first, position - length, min(position, end)))
         elif first in EXT_HEADERS:
             position, inside = _extension(data, position, first)
             if inside is not None:
                 position = inside[0]
+                if large is not None and inside[1] - position > _SHORT:
+                    large.append((first, *inside))
         else:
             _, position = _container(data, position, first)
     return count

@@ -17,7 +17,7 @@ import ormsgpack
 
 from ..errors import Corrupt, NotSerializable
 from .framing import array_header, ext_frame
-from .limits import DEEPEST, a_list, a_number, a_text, is_deeper, of_length
+from .limits import DEEPEST, a_list, a_number, a_text, check_room, is_deeper, of_length
 from .plans import Plan, name_header
 from .uniform import Alike, built
 
@@ -205,7 +205,9 @@ def put_together(parts: Any, builder_of: Callable[[bytes], Callable[[Any], Any]]
 
 def framed(heads: list[bytes], bodies: list[bytes]) -> bytes:
     """Values whose states stand side by side, each with its type header, as one encoded list."""
-    states = ormsgpack.unpackb(b"".join((array_header(len(heads)), *bodies)), ext_hook=Ext)
+    joined = b"".join((array_header(len(heads)), *bodies))
+    check_room(joined)
+    states = ormsgpack.unpackb(joined, ext_hook=Ext)
     items = [packb(state, option=OPTIONS) for state in states]
     parts = [ext_frame(OBJECT, head, item) if head else item for head, item in zip(heads, items, strict=True)]
     return array_header(len(heads)) + b"".join(parts)

@@ -14,6 +14,7 @@ from .limits import a_list, a_text, bytes_of, of_length
 __all__ = [
     "BUILTIN_BUILDERS",
     "BUILTIN_PLANS",
+    "ITSELF",
     "Plan",
     "leaving_out",
     "make_plan",
@@ -138,6 +139,10 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {
 }
 
 
+# A list or dict that is not taken apart into chunks (chunks/undivided.py).
+ITSELF = "="
+
+
 def _pair(state: Any) -> list[Any]:
     return of_length(state, 2)
 
@@ -153,4 +158,5 @@ BUILTIN_BUILDERS: dict[bytes, Callable[[Any], Any]] = {
     b"fs": lambda members: frozenset(a_list(members)),
     b"i": lambda text: int(a_text(text), 16),
     b"m": lambda pairs: {key: value for key, value in map(_pair, a_list(pairs))},
+    ITSELF.encode(): lambda state: state if type(state) is dict else a_list(state),
 }

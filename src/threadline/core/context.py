@@ -25,8 +25,9 @@ from ..chunks.unchanged import Mark
 from ..chunks.unchanged import Sequence as EncodedSequence
 from ..codec.codec import Codec
 from ..codec.envelope import Envelope
+from ..codec.limits import unpack
 from ..codec.seal import Ring
-from ..errors import Corrupt, InvalidRequest, NotFound, Unavailable
+from ..errors import Corrupt, InvalidRequest, NotFound, TooLarge, Unavailable
 from ..packs.cold import hot_form, is_cold, is_reference, read_reference
 from ..ports.checkpoints import Asking, Backend, CheckpointKeys, Found, Query, ThreadRow, Witness, WriteRow
 from ..ports.engine import Operation
@@ -168,7 +169,12 @@ def bound(
     async def opened(backend: Backend) -> T:
         if not tools.is_open:
             await tools.open(backend)
-        return await operation(Context(backend, tools), *args, **options)
+        try:
+            return await operation(Context(backend, tools), *args, **options)
+        except MemoryError as shortage:
+            if isinstance(shortage, TooLarge):
+                raise
+            raise TooLarge("it takes more memory than this process can have: ask for less, or give it more") from None
 
     return opened
 
@@ -426,7 +432,7 @@ class Tools:
         return stored
 
     async def _use_keys(self, backend: Backend, ring: Ring, stored: bytes) -> None:
-        ids, number, sealed = ormsgpack.unpackb(stored)
+        ids, number, sealed = unpack(stored)
         if ring.current not in ids:
             await self._refuse_strange_ring(backend, ring, stored)
             await swap_record(backend, KEYS, stored, ormsgpack.packb([[*ids, ring.current], number, sealed]))
@@ -444,7 +450,7 @@ class Tools:
         That is, it has the key of the store's own secret and the newest one that rows are under. Older keys may be
         lost for good, and must not keep a new one out.
         """
-        ids, number, sealed = ormsgpack.unpackb(stored)
+        ids, number, sealed = unpack(stored)
         whole = getattr(backend, "whole", backend)
         used = {hot_form(form) >> 1 for form in await whole.forms() if type(form) is int}
         newest = max([place for place in used if 0 < place <= len(ids)], default=number)
@@ -462,13 +468,13 @@ class Tools:
         stored = await read_record(backend, KEYS)
         assert ring is not None
         assert stored is not None
-        ids, _, _ = ormsgpack.unpackb(stored)
+        ids, _, _ = unpack(stored)
         sealed = ring.seal(self.digesters.secret, b"digest key")
         await swap_record(backend, KEYS, stored, ormsgpack.packb([ids, ids.index(ring.current) + 1, sealed]))
 
     async def digest_key_number(self, backend: Backend) -> int:
         stored = await read_record(backend, KEYS)
-        number: Any = ormsgpack.unpackb(stored)[1] if stored else 0
+        number: Any = unpack(stored)[1] if stored else 0
         return int(number)
 
 
@@ -479,7 +485,7 @@ def _forms(writes: Iterable[WriteRow]) -> list[int]:
 def ids_of_keys(stored: bytes) -> list[str]:
     """The ids of the keys that a store knows, of its record of them."""
     try:
-        ids, _, _ = ormsgpack.unpackb(stored)
+        ids, _, _ = unpack(stored)
         return [str(key_id) for key_id in ids]
     except (ValueError, TypeError):
         raise Corrupt("the record of the store's keys is damaged") from None

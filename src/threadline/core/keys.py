@@ -11,6 +11,7 @@ from functools import partial
 import ormsgpack
 
 from ..chunks.gather import chunk_place
+from ..codec.limits import unpack
 from ..errors import Corrupt, InvalidRequest
 from ..packs.cold import hot_form
 from ..ports.checkpoints import ChunkRow, Query, ThreadRow
@@ -129,7 +130,7 @@ async def _rotate_hidden(store: Context, hidden: ThreadRow, current: int) -> int
     if form_of_thread(hidden) >> 1 not in (0, current):
         record = read_record(hidden)
         metadata = ormsgpack.packb([record.form, record.metadata])
-        form, stored = ormsgpack.unpackb(resealed_words(store.tools, metadata, origin))
+        form, stored = unpack(resealed_words(store.tools, metadata, origin))
         anew = write_record(record._replace(form=form, metadata=stored))
         await change_words(store.backend, hidden.thread_id, lambda row: row._replace(metadata=anew))
         done += 1

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
+from ..codec.limits import unpack
 from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
 from ..ports.checkpoints import Backend, Change, CheckpointKey, ThreadRow
 from .attempts import ATTEMPTS, gave_up
@@ -111,7 +112,7 @@ def metadata_of(tools: Tools, row: ThreadRow) -> dict[str, Any]:
 def _unwrapped(tools: Tools, packed: bytes, thread_id: str) -> bytes:
     """The encoded metadata of a thread."""
     try:
-        form, stored = ormsgpack.unpackb(packed)
+        form, stored = unpack(packed)
         if type(form) is not int or type(stored) is not bytes:
             raise TypeError("it is not stored as a form and bytes")
     except (ValueError, TypeError) as error:

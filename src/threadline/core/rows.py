@@ -21,8 +21,9 @@ from ..base.versions import Version
 from ..chunks.refs import Pair, Ref, pairs_of, unpack_refs
 from ..codec.codec import OPTIONS, Codec
 from ..codec.envelope import Envelope
+from ..codec.limits import unpack
 from ..codec.packing import may_hold_bytes
-from ..errors import Corrupt, NotAllowed, NotFound, ThreadlineError
+from ..errors import Corrupt, NotAllowed, NotFound, ThreadlineError, TooLarge
 from ..ports.checkpoints import CheckpointRow, Found, ThreadRow, WriteRow
 
 __all__ = [
@@ -213,7 +214,8 @@ def read_document(found: Found, codec: Codec, envelope: Envelope, roots: Roots |
                     packed[name] = entry[1]
             roots = Roots(versions, pairs_of(row.links, packed))
         return tuple.__new__(Document, (v, ts, roots, seen, updated, other))
-    except (NotAllowed, NotFound) as error:  # NotFound: a key that the ring lacks; a KeyError is taken for damage
+    # NotFound is a key that the ring lacks; a KeyError is taken for damage.
+    except (NotAllowed, NotFound, TooLarge) as error:
         raise type(error)(f"{name_of(found)}: {error}") from None
     except (Corrupt, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
         raise Corrupt(f"{name_of(found)}: the document is damaged ({error})") from error
@@ -237,7 +239,7 @@ def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, A
         if not issubclass(type(metadata), dict):
             raise Corrupt("it is no dict")
         return metadata
-    except (NotAllowed, NotFound) as error:
+    except (NotAllowed, NotFound, TooLarge) as error:
         raise type(error)(f"{name_of(found)}, its metadata: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"{name_of(found)}: the metadata is damaged ({error})") from error
@@ -246,8 +248,8 @@ def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, A
 def form_of_thread(row: ThreadRow) -> int:
     """The form of a thread's metadata; 0 without any."""
     try:
-        form = ormsgpack.unpackb(row.metadata)[0] if row.metadata else 0
-    except (ValueError, TypeError, LookupError):
+        form = unpack(row.metadata)[0] if row.metadata else 0
+    except (Corrupt, ValueError, TypeError, LookupError):
         return 0
     return form if isinstance(form, int) else 0
 

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from ..base.hashing import blake2b
+from ..codec.envelope import MOST_TIMES, filled
+from ..codec.limits import FEW_BYTES, check_room, entries_in, unpack
 from ..errors import Corrupt, InvalidRequest, NewerFormat
 
 __all__ = [
@@ -46,6 +48,10 @@ _CHECK = 32
 ARCHIVE_TRAILER_BYTES = 8 + 2 * _CHECK
 # What a block may hold, so that a few bytes cannot become many.
 _LARGEST_BLOCK = 1 << 30
+# What is smaller may be of as few bytes as it likes.
+_SMALL_BLOCK = 1 << 22
+# A block has some thousand rows (backends/memory/archive.py), and a row a few dozen values.
+_MOST_VALUES = 1 << 20
 
 
 class Whole:
@@ -111,7 +117,10 @@ def pack_block(rows: list[Any]) -> tuple[bytes, bytes]:
     """The bytes of some rows, and their check."""
     import zstandard
 
-    content = zstandard.ZstdCompressor().compress(ormsgpack.packb(rows))
+    packed = ormsgpack.packb(rows)
+    content = zstandard.ZstdCompressor().compress(packed)
+    if MOST_TIMES * len(content) < len(packed):
+        content = filled(content, packed)
     return content, _check(content)
 
 
@@ -122,9 +131,13 @@ def unpack_block(content: bytes, block: Block, where: str) -> list[list[Any]]:
     if len(content) != block.length or _check(content) != block.check:
         raise Corrupt(f"{where} was altered or cut short: rows at byte {block.offset} are damaged")
     try:
-        if zstandard.frame_content_size(content) > _LARGEST_BLOCK:
+        if zstandard.frame_content_size(content) > min(_LARGEST_BLOCK, max(_SMALL_BLOCK, MOST_TIMES * len(content))):
             raise Corrupt(f"{where}: rows at byte {block.offset} claim an absurd size")
-        rows = ormsgpack.unpackb(zstandard.ZstdDecompressor().decompress(content))
+        packed = zstandard.ZstdDecompressor().decompress(content)
+        if len(packed) > FEW_BYTES and entries_in(packed, _MOST_VALUES) > _MOST_VALUES:
+            raise Corrupt(f"{where}: rows at byte {block.offset} hold more values than rows have")
+        check_room(packed)
+        rows = ormsgpack.unpackb(packed)
     except (ValueError, zstandard.ZstdError):
         raise Corrupt(f"{where}: rows at byte {block.offset} are damaged") from None
     if type(rows) is not list or not all(type(row) is list and row for row in rows):
@@ -149,13 +162,16 @@ def pack_directory(directory: Directory) -> bytes:
     )
 
 
-def unpack_directory(packed: bytes, where: str) -> Directory:
-    """The directory in some bytes; Corrupt unless it is one, NewerFormat for one of a later format."""
+def unpack_directory(packed: bytes, where: str, end: int) -> Directory:
+    """The directory in some bytes; Corrupt unless it is one of a file whose packs and blocks end there.
+
+    NewerFormat for one of a later format.
+    """
     try:
-        held = ormsgpack.unpackb(packed)
+        held = unpack(packed)
         if held["format"] > _FORMAT:
             raise NewerFormat(f"{where} was written by a later Threadline: upgrade this one to read it")
-        return Directory(
+        directory = Directory(
             id=_typed(held["id"], bytes),
             made=_typed(held["made"], float),
             began=_typed(held["began"], float),
@@ -164,6 +180,11 @@ def unpack_directory(packed: bytes, where: str) -> Directory:
             blocks=tuple(Block(*_shaped(one, (int, int, bytes))) for one in held["blocks"]),
             counts={_typed(name, str): _typed(count, int) for name, count in held["counts"].items()},
         )
+        places = [(pack.offset, pack.length) for pack in directory.packs if pack.offset != -1]
+        for offset, length in places + [(block.offset, block.length) for block in directory.blocks]:
+            if length < 0 or not len(ARCHIVE_MAGIC) <= offset <= end - length:
+                raise ValueError("it names what lies outside of the file")
+        return directory
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         if isinstance(error, NewerFormat):
             raise

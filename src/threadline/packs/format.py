@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from ..base.hashing import blake2b
+from ..codec.limits import unpack
 from ..errors import Corrupt
 from ..ports.checkpoints import DIGEST_BYTES
 
@@ -78,7 +79,7 @@ def pack_index(index: Index) -> bytes:
 def unpack_index(packed: bytes, chunks_end: int) -> Index:
     """The index in some bytes; Corrupt unless each chunk lies between the magic and `chunks_end`."""
     try:
-        held = ormsgpack.unpackb(packed)
+        held = unpack(packed)
     except ValueError:
         raise Corrupt("the index of a pack is damaged") from None
     if not isinstance(held, dict) or type(held.get("pool")) is not int or type(held.get("salt")) is not bytes:

@@ -169,7 +169,7 @@ def read_directory(path: Path) -> Directory:
     except OSError as error:
         _raise(error, path)
     check_directory(packed, check, where)
-    return unpack_directory(packed, where)
+    return unpack_directory(packed, where, offset)
 
 
 def verify_file(path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import ormsgpack
 
 from ...base.hashing import blake2b
+from ...codec.limits import unpack
 from ...errors import Conflict, Corrupt, NotFound
 from ...ports.checkpoints import (
     Backend,
@@ -102,7 +103,7 @@ def entries_of(name: str, stored: bytes | None) -> list[tuple[list[Any], _Rows]]
     try:
         return [
             (entry[:3], [entry[3] and CheckpointRow(*entry[3]), *(WriteRow(*write) for write in entry[4:])])
-            for entry in (ormsgpack.unpackb(stored) if stored else [])
+            for entry in (unpack(stored) if stored else [])
         ]
     except (ValueError, TypeError, LookupError):
         raise Corrupt(f"the record {name} is damaged: which keys its rows need cannot be told") from None

@@ -6,7 +6,8 @@ its row was the same before and after, because chunks of a living row are never 
     damaged           a checkpoint or pending write that a read would refuse, or that is its own ancestor
     missing           chunks that are not there, with the checkpoints that need them (which are damaged, too)
     lost_objects      objects of the cold tier that are gone or altered, with what needs them (which is damaged, too)
-    warnings          values that are whole, of types that the rules in force do not rebuild
+    warnings          values that are whole, of types that the rules in force do not rebuild, or that take more memory
+                      than there is
     orphaned          chunks that no row leads to: not an error, collecting removes them
     spoiled           orphaned chunks that are damaged: a put of the same content would rely on them
     damaged_records   items, former values, embeddings and cached results that a read would refuse
@@ -294,8 +295,7 @@ def _verdict(walk: Walk, thread_id: str, subject: Subject) -> Verdict:
         troubles = walk.troubles_of(ref)
         forbidden = [trouble for trouble in troubles if trouble.is_forbidden]
         if forbidden:
-            what = f"{prefix}type not allowed here: {_named(forbidden)}"
-            verdict.warnings.append(_damage(thread_id, key, channel, what))
+            verdict.warnings.append(_damage(thread_id, key, channel, prefix + _named(forbidden)))
         broken = [trouble for trouble in troubles if not trouble.is_forbidden]
         if broken:
             chunks = tuple(trouble.digest.hex() for trouble in broken if trouble.digest)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from ...base.printable import printable
+from ...codec.limits import unpack
 from ...errors import Conflict, Corrupt, InvalidRequest, NotFound
 from ...ports.checkpoints import Applied, Backend, Change, CheckpointKey, CheckpointRow, Found, WriteRow
 from ..attempts import ATTEMPTS, gave_up
@@ -147,7 +148,7 @@ async def _stored(store: Context, thread_id: str, key: CheckpointKey) -> _Stored
 def _held(record: bytes) -> list[object]:
     """The entries of a record of quarantine; the record itself, as bytes, where it is none of ours."""
     try:
-        held = ormsgpack.unpackb(record)
+        held = unpack(record)
     except ValueError:
         held = None
     return held if type(held) is list else [record]

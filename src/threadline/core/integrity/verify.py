@@ -20,12 +20,13 @@ import ormsgpack
 from ...base.printable import printable
 from ...chunks.cutting import Budget
 from ...chunks.digest import Digester
-from ...chunks.gather import ANY_PACK, chunk_place
+from ...chunks.gather import ANY_PACK, TOO_MUCH_OF_LITTLE, chunk_place
 from ...chunks.pack import Pack, place_in, unpack_pack
 from ...chunks.refs import Inline, Node, Pieces, Ref, Root, Tree, unpack_node, unpack_ref, unpack_root
 from ...chunks.weigh import Key, Part, Scales, part_of_node, part_of_ref
+from ...codec.envelope import FEW_EXCESS, MOST_TIMES
 from ...codec.structural import StructuralCodec, unknown_in
-from ...errors import Corrupt, InvalidRequest, NotAllowed, NotFound
+from ...errors import Corrupt, InvalidRequest, NotAllowed, NotFound, TooLarge
 from ...ports.checkpoints import CheckpointRow, Found, WriteRow
 from ...ports.objects import Absence, absence_of, why_lost
 from ..context import Context, Tools
@@ -40,6 +41,7 @@ _BATCH = 256
 _ROOT = -1
 # A value names at most this many of the chunks that it lacks.
 _MOST_TROUBLES = 64
+_TOO_LARGE = "could not be looked at: it takes more memory than this process can have"
 
 
 class Trouble(NamedTuple):
@@ -48,7 +50,7 @@ class Trouble(NamedTuple):
     digest: bytes
     what: str
     is_missing: bool = False
-    # The bytes are good, but the rules in force do not let them become an object here.
+    # The bytes are good, but the rules in force, or its memory, do not let this process make an object of them.
     is_forbidden: bool = False
     # The object of the cold tier that should have the chunk.
     absence: Absence | None = None
@@ -75,6 +77,8 @@ class Walk:
         self._wholes: dict[bytes, Troubles] = {}
         # What the chunks that were read hold and name: the sizes of items, nodes by their digest and depth.
         self._sizes: dict[bytes, int] = {}
+        # How many bytes more they become than a writer makes of what is stored.
+        self._excess: dict[bytes, int] = {}
         self._parts: dict[tuple[bytes, int], Part] = {}
         self._scales = Scales(self._part_of)
         # What the rules do not rebuild is to be told, also where reading would give plain data for it.
@@ -236,11 +240,18 @@ class Walk:
 
     async def _judge_pieces(self, pieces: Pieces) -> None:
         contents: dict[bytes, bytes] = {}
-        budget = Budget()
+        budget, room = Budget(), FEW_EXCESS
         for batch in batches(sorted(set(pieces.digests)), _BATCH):
-            found = await self._items(batch)
             try:
+                found = await self._items(batch)
                 budget.take(0, sum([len(content) for _, content in found]))
+                room -= sum([self._excess.get(digest, 0) for digest, _ in found])
+                if room < 0:
+                    raise Corrupt(f"it is damaged: {TOO_MUCH_OF_LITTLE}")
+            except MemoryError:
+                contents.clear()
+                self._wholes[_whole(pieces)] = (Trouble(b"", _TOO_LARGE, is_forbidden=True),)
+                return
             except Corrupt as excess:
                 self._wholes[_whole(pieces)] = (Trouble(b"", str(excess)),)
                 return
@@ -270,6 +281,8 @@ class Walk:
             else:
                 found.append((stored[0], content))
                 self._sizes[stored[0]] = len(content)
+                if len(content) > MOST_TIMES * len(stored[3]) and not stored[1]:
+                    self._excess[stored[0]] = len(content) - MOST_TIMES * len(stored[3])
         self._note_missing(digests, rows)
         return found
 
@@ -366,6 +379,8 @@ class Walk:
             content = b"".join(parts)
             budget.unpack([content])
             self._codec.decode(content)
+        except MemoryError:
+            return (Trouble(digest, _TOO_LARGE, is_forbidden=True),)
         except NotAllowed as refusal:
             self.unknown.update(unknown_in(self._codec, content))
             return (Trouble(digest, f"holds a type not allowed here: {refusal}", is_forbidden=True),)
@@ -403,6 +418,8 @@ def subject_of(tools: Tools, found: Found) -> Subject:
             read_part: Any = read(found, tools.codec, tools.envelope)
             if read is read_document:
                 subject.values.extend((name, "", ref) for name, ref in read_part.roots.refs.items())
+        except TooLarge as excess:
+            subject.faults.append((None, _without(prefix, excess), True))
         except NotAllowed as refusal:
             subject.faults.append((None, f"type not allowed here: {_without(prefix, refusal)}", True))
         except Corrupt as damage:
@@ -418,6 +435,8 @@ def subject_of_write(tools: Tools, thread_id: str, write: WriteRow) -> Subject:
     try:
         content = tools.envelope.unwrap_row(write.form, write.data, write_place(thread_id, write))
         ref = unpack_ref(write.links, ormsgpack.unpackb(content))
+    except TooLarge as excess:
+        return Subject(write, [], [(write.channel, f"{label}: {excess}", True)])
     except (Corrupt, ValueError, TypeError) as damage:
         return Subject(write, [], [(write.channel, f"{label} is damaged ({damage})", False)])
     return Subject(write, [(write.channel, label, ref)], [])

@@ -16,6 +16,7 @@ import ormsgpack
 
 from ...chunks.gather import chunk_place
 from ...chunks.pack import place_in, pointer_to, unpack_pack
+from ...codec.limits import unpack
 from ...errors import Corrupt, InvalidRequest, NotFound
 from ...ports.checkpoints import CheckpointRow, ChunkRow, Found, ThreadRow, WriteRow, split_links
 from ...ports.objects import why_lost
@@ -148,7 +149,7 @@ class Translator:
         if not thread.metadata:
             return b""
         try:
-            form, stored = ormsgpack.unpackb(thread.metadata)
+            form, stored = unpack(thread.metadata)
             content = self.source.envelope.unwrap_row(form, stored, thread_place(thread.thread_id))
         except DAMAGES as damage:
             raise Fault(f"the metadata of thread {thread.thread_id!r} is damaged ({damage})") from None

@@ -14,7 +14,7 @@ import ormsgpack
 
 from ...codec.codec import OPTIONS, Codec
 from ...codec.limits import has_little_stack
-from ...errors import Corrupt, NotFound
+from ...errors import Corrupt, NotFound, TooLarge
 from ...ports.records import Record, RecordSpace, split_name
 from ..context import Tools
 from .checks import checked_value
@@ -137,8 +137,8 @@ def unwrapped(tools: Tools, space: RecordSpace, record: Record, bound: bytes | N
     try:
         content = tools.envelope.unwrap_row(record.form, record.value, bound or place_of_record(space, record.name))
         return unpack(tools.codec, content)
-    except NotFound as error:
-        raise NotFound(f"record {split_name(record.name)}: {error}") from None
+    except (NotFound, TooLarge) as error:
+        raise type(error)(f"record {split_name(record.name)}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"record {split_name(record.name)} is damaged ({error})") from None
 

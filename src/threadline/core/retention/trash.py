@@ -19,6 +19,7 @@ import ormsgpack
 
 from ...base.hashing import blake2b
 from ...base.ids import id_of_now
+from ...codec.limits import unpack
 from ...errors import Conflict, Corrupt, NotFound
 from ...ports.checkpoints import Backend, Change, CheckpointKey, CheckpointRow, Query, Stale, ThreadRow, WriteRow
 from ...ports.rules import HIDDEN, TRASH, hidden_id, hidden_ids_of, kind_of
@@ -247,7 +248,7 @@ async def _begin(
 
 
 def _record_of(thread: ThreadRow, is_thread: bool, now: float) -> Record:
-    form, metadata = ormsgpack.unpackb(thread.metadata) if is_thread and thread.metadata else (0, None)
+    form, metadata = unpack(thread.metadata) if is_thread and thread.metadata else (0, None)
     return Record(
         form, metadata, is_thread, now, thread.serial, thread.status, thread.expires, thread.tags, thread.created,
         thread.forked_from,
@@ -257,7 +258,7 @@ def _record_of(thread: ThreadRow, is_thread: bool, now: float) -> Record:
 def read_record(row: ThreadRow) -> Record:
     """The record of an entry."""
     try:
-        return Record(*ormsgpack.unpackb(row.metadata))
+        return Record(*unpack(row.metadata))
     except (ValueError, TypeError):
         raise Corrupt(f"an entry of the trash, of thread {origin_of(row)!r}, is damaged") from None
 

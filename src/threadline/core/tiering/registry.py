@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import ormsgpack
 
+from ...codec.limits import unpack
 from ...errors import Corrupt
 from ...ports.checkpoints import Backend
 from ..store_records import change_record, read_records_of
@@ -39,7 +40,7 @@ class ObjectRecord:
     @classmethod
     def unpacked(cls, name: str, stored: bytes) -> ObjectRecord:
         try:
-            pool, size, chunk_bytes, made, orphaned = ormsgpack.unpackb(stored)
+            pool, size, chunk_bytes, made, orphaned = unpack(stored)
         except (ValueError, TypeError):
             raise Corrupt(f"the record of the object {name} is damaged") from None
         return cls(name=name, pool=pool, size=size, chunk_bytes=chunk_bytes, made=made, orphaned=orphaned)
