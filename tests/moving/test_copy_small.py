@@ -167,7 +167,7 @@ def test_an_outline_is_the_walk_without_what_checkpoints_hold(house, kind):
     grow(saver, config("t005"), 3, 9)
 
     async def compare(store):
-        rows = [found.row for found in await store.walk("t005", None, 100)]
+        rows = [found.row for found in await walk(store, "t005", None, 100)]
         wanted = [(row.namespace, row.id, row.parent, row.step, row.source, row.created) for row in rows]
         assert len({row.namespace for row in rows}) == 2
         for page in (1, 4, 100):

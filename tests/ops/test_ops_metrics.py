@@ -350,7 +350,7 @@ def test_no_put_is_counted_twice_or_never_while_threads_tell_and_others_look() -
     assert "threadline_chunks_written_total 4000\n" in meter.exposition()
 
 
-def test_a_put_with_metrics_makes_at_most_a_twentieth_more_calls(tmp_path: Any, connect: Any) -> None:
+def test_a_put_with_metrics_makes_at_most_three_calls_more(tmp_path: Any, connect: Any) -> None:
     def calls_of_a_put(saver: Any) -> float:
         config = put(saver, "t", "hello", step=1)
         for step in range(2, 6):
@@ -371,7 +371,7 @@ def test_a_put_with_metrics_makes_at_most_a_twentieth_more_calls(tmp_path: Any, 
 
     off = calls_of_a_put(connect(tmp_path / "off.db", synchronous="OFF"))
     on = calls_of_a_put(connect(tmp_path / "on.db", synchronous="OFF", metrics=True))
-    assert off < on <= off * 1.05
+    assert off < on <= off + 3
 
 
 def test_the_text_is_what_prometheus_reads(database: Any, connect: Any) -> None:

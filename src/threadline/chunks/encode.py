@@ -14,7 +14,7 @@ import ormsgpack
 
 from ..codec.codec import OBJECT, OPTIONS, Codec
 from ..codec.framing import array_header, ext_frame, is_container
-from ..codec.packing import has_bytes
+from ..codec.packing import has_bytes, has_text_keys
 from ..errors import NotSerializable
 from .cutting import (
     ENTRY_BYTES,
@@ -49,7 +49,6 @@ _STRETCH = 64
 # A smaller sequence is far from being too large.
 _SMALL_BYTES = 1 << 20
 _SCALARS = frozenset((str, int, float, bool, type(None)))
-_TEXT = frozenset((str,))
 _NOTHING = Block(0, 0, 0)
 # What takes a few bytes, whatever it is.
 _SHORT = frozenset((float, bool, type(None)))
@@ -87,7 +86,7 @@ class Encoder:
                     if len(content) < INLINE_BYTES:
                         return (b"", content), content
                 return self._sequence(LIST, values, None, path, batch, before)
-        elif kind is dict and value and _has_text_keys(value):
+        elif kind is dict and value and has_text_keys(value):
             pairs = value.copy()
             return self._sequence(MAP, [*pairs.values()], (*pairs,), path, batch, before)
         if self.codec.foreign is None and (
@@ -144,7 +143,7 @@ class Encoder:
             value = self.codec.unpacked(content)
             if type(value) is list and value:
                 return self._sequence(LIST, value, None, "", batch, None, level + 1)[0]
-            if type(value) is dict and value and _has_text_keys(value):
+            if type(value) is dict and value and has_text_keys(value):
                 return self._sequence(MAP, [*value.values()], (*value,), "", batch, None, level + 1)[0]
         if len(content) > UNCOUNTED_BYTES:
             check_entries([content], 0, "")
@@ -489,17 +488,3 @@ def _is_light(made: Sequence) -> bool:
     small = sum({pair: end - start for pair, start, end in items if _is_plain(pair)}.values())
     # Some of these may be in packs, which were counted: either the ones or the others.
     return not becomes_too_much(weight, max(held, small))
-
-
-def _has_text_keys(value: dict[Any, Any]) -> bool:
-    """Whether all keys are plain text that msgpack can hold."""
-    if not _TEXT.issuperset(map(type, value)):
-        return False
-    joined = "".join(value)
-    if joined.isascii():
-        return True
-    try:
-        joined.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -29,6 +29,7 @@ __all__ = [
     "encode_slowly",
     "framed",
     "has_bytes",
+    "has_text_keys",
     "hides_mutable_bytes",
     "may_hold_bytes",
     "put_together",
@@ -211,3 +212,17 @@ def framed(heads: list[bytes], bodies: list[bytes]) -> bytes:
     items = [packb(state, option=OPTIONS) for state in states]
     parts = [ext_frame(OBJECT, head, item) if head else item for head, item in zip(heads, items, strict=True)]
     return array_header(len(heads)) + b"".join(parts)
+
+
+def has_text_keys(value: dict[Any, Any]) -> bool:
+    """Whether all keys are plain text that msgpack can hold."""
+    if not {str}.issuperset(map(type, value)):
+        return False
+    joined = "".join(value)
+    if joined.isascii():
+        return True
+    try:
+        joined.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

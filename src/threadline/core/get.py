@@ -69,22 +69,28 @@ class Rows:
 
 async def read_one(store: Context, place: Place, *, with_writes: bool = True) -> Read | None:
     """The checkpoint at a place; None when there is none. Without its writes, damage to them is no matter."""
+    found = await store.find(*place, with_writes=with_writes)
+    return None if found is None else await _completed(store, place, found, with_writes)
+
+
+async def _completed(store: Context, place: Place, found: Found, with_writes: bool = True) -> Read | None:
+    """A row that was found at a place, with what its values are made of; or what is at the place by then."""
     for _ in range(ATTEMPTS):
-        found = await store.find(*place, with_writes=with_writes)
-        if found is None:
-            return None
         [read] = await complete(store, [found])
         if not read.pile.damaged:
             _learn(store.tools, read)
             return read
-        if await store.tools.confirm_keys(store.backend, restores=False):
-            continue
-        # Chunks may be gone because the checkpoint was deleted or replaced after its row was read.
-        again = await store.find(place.thread_id, place.namespace, found.row.id, with_writes=with_writes)
-        if again == found:
-            return read
-        if again is None and place.checkpoint_id is not None:
-            raise NotFound(f"{name_of(found)} was deleted while it was read")
+        if not await store.tools.confirm_keys(store.backend, restores=False):
+            # Chunks may be gone because the checkpoint was deleted or replaced after its row was read.
+            again = await store.find(place.thread_id, place.namespace, found.row.id, with_writes=with_writes)
+            if again == found:
+                return read
+            if again is None and place.checkpoint_id is not None:
+                raise NotFound(f"{name_of(found)} was deleted while it was read")
+        newest = await store.find(*place, with_writes=with_writes)
+        if newest is None:
+            return None
+        found = newest
     why = "its checkpoints were deleted or replaced during each of them"
     raise gave_up(f"read of thread {place.thread_id!r}", why, NotFound)
 
@@ -96,10 +102,10 @@ async def read_whole(store: Context, place: Place) -> Read | None:
         return None
     line = tools.line_of(found)
     if line is None or not line.sources or tools.reader.share_decoded or tools.codec.foreign is not None:
-        return await read_one(store, place)
+        return await _completed(store, place, found)
     document = read_document(found, tools.codec, tools.envelope, line.roots)
     if document.v < 4:
-        return await read_one(store, place)
+        return await _completed(store, place, found)
     sources, pile, writes = line.sources, Pile(), []
     refs = [pair for name, pair in line.roots.pairs.items() if name not in sources or sources[name].root != pair]
     if len(refs) + len(sources) > len(line.roots.pairs):
@@ -112,7 +118,7 @@ async def read_whole(store: Context, place: Place) -> Read | None:
     if any(map(_links_of, refs)):
         await tools.reader.gather(found.pool, refs, partial(store.chunks, found.pool), pile)
         if pile.damaged:
-            return await read_one(store, place)
+            return await _completed(store, place, found)
     return tuple.__new__(Read, (found, document, writes, pile, [], sources))
 
 

@@ -414,12 +414,13 @@ class TurnPool(redis.ConnectionPool):
 
 def _can_read(connection: Any) -> bool:
     try:
-        buffer = getattr(connection._parser, "_buffer", None)
-        if type(connection._sock) is not socket.socket or buffer is None or not hasattr(select, "poll"):
+        sock, parser = getattr(connection, "_sock", None), getattr(connection, "_parser", None)
+        buffer = getattr(parser, "_buffer", None)
+        if type(sock) is not socket.socket or buffer is None or not hasattr(select, "poll"):
             return bool(connection.can_read())
         # What the driver does by changing the timeout of the socket, reading, and changing it back.
         asked = select.poll()
-        asked.register(connection._sock, select.POLLIN)
+        asked.register(sock, select.POLLIN)
         return bool(asked.poll(0) or buffer.unread_bytes())
     except (redis.ConnectionError, redis.TimeoutError, OSError):
         return True
