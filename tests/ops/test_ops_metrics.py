@@ -371,7 +371,7 @@ def test_a_put_with_metrics_makes_at_most_three_calls_more(tmp_path: Any, connec
 
     off = calls_of_a_put(connect(tmp_path / "off.db", synchronous="OFF"))
     on = calls_of_a_put(connect(tmp_path / "on.db", synchronous="OFF", metrics=True))
-    assert off < on <= off + 3
+    assert off < on < off + 4  # and now and then what adds their figures up
 
 
 def test_the_text_is_what_prometheus_reads(database: Any, connect: Any) -> None:
