@@ -250,10 +250,27 @@ def test_a_frame_that_does_not_say_its_size_is_corrupt():
 
 
 def test_a_compressed_content_that_was_cut_or_altered_is_corrupt_or_other_bytes():
-    form, stored = Envelope().wrap(b"abc" * 2000, b"")
+    form, stored = Envelope().wrap(b"abc" * 700 + bytes(range(256)), b"")
     assert form == 1
     for length in range(len(stored)):
         with pytest.raises(Corrupt):
             Envelope().unwrap(1, stored[:length], b"")
     for position in range(len(stored)):
         try_to_read(stored[:position] + b"\x99" + stored[position + 1 :], lambda data: Envelope().unwrap(1, data, b""))
+
+
+def test_what_fills_up_compressed_bytes_is_all_there_or_not_at_all():
+    """What compresses very well is stored with filling; stores written before that rule have none."""
+    plain = b"abc" * 2000
+    form, stored = Envelope().wrap(plain, b"")
+    assert form == 1
+    whole = stored.index(b"\x50\x2a\x4d\x18")
+    assert Envelope().unwrap(1, stored[:whole], b"") == plain
+    for length in (*range(whole), *range(whole + 1, len(stored))):
+        with pytest.raises(Corrupt):
+            Envelope().unwrap(1, stored[:length], b"")
+    for position in range(whole, len(stored)):
+        with pytest.raises(Corrupt):
+            Envelope().unwrap(1, stored[:position] + b"\x99" + stored[position + 1 :], b"")
+    with pytest.raises(Corrupt):
+        Envelope().unwrap(1, stored + b"\0", b"")

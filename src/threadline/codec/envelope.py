@@ -127,9 +127,19 @@ class Envelope:
             if zstandard.frame_content_size(content) > most:
                 raise Corrupt(f"compressed bytes claim an absurd size: more than {most:,} bytes")
             plain: bytes = self._zstd("ZstdDecompressor").decompress(content)
+            if MOST_TIMES * (len(content) - 8) <= len(plain):
+                self._check_filling(content, plain)
         except zstandard.ZstdError as error:
             raise Corrupt(f"compressed bytes are damaged ({error})") from None
         return plain
+
+    def _check_filling(self, content: bytes, plain: bytes) -> None:
+        """Corrupt where something else follows compressed bytes than what fills them up, or less of it."""
+        frame = self._zstd("ZstdDecompressor").decompressobj()
+        frame.decompress(content)
+        rest = frame.unused_data
+        if rest and content != filled(content[: len(content) - len(rest)], plain):
+            raise Corrupt("compressed bytes are damaged (they are not filled up as they should be)")
 
     def _zstd(self, kind: str) -> Any:
         # Neither object may be used by two threads at once.

@@ -37,7 +37,7 @@ from ..requests import text_ids
 from ..retention.trash import each_entry, id_of_entry, origin_of
 from ..stats import all_threads
 from .report import Damage, LostObject, MissingChunk, Report, Verdict
-from .verify import Subject, Walk, batches, subject_of, subject_of_write
+from .verify import TOO_LARGE, Subject, Walk, batches, subject_of, subject_of_write
 
 __all__ = ["Damage", "MissingChunk", "Report", "Verdict", "check", "judge"]
 
@@ -295,7 +295,9 @@ def _verdict(walk: Walk, thread_id: str, subject: Subject) -> Verdict:
         troubles = walk.troubles_of(ref)
         forbidden = [trouble for trouble in troubles if trouble.is_forbidden]
         if forbidden:
-            verdict.warnings.append(_damage(thread_id, key, channel, prefix + _named(forbidden)))
+            is_large = all(trouble.what == TOO_LARGE for trouble in forbidden)
+            what = f"{prefix}{'' if is_large else 'type not allowed here: '}{_named(forbidden)}"
+            verdict.warnings.append(_damage(thread_id, key, channel, what))
         broken = [trouble for trouble in troubles if not trouble.is_forbidden]
         if broken:
             chunks = tuple(trouble.digest.hex() for trouble in broken if trouble.digest)

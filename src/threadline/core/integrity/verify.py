@@ -32,7 +32,7 @@ from ...ports.objects import Absence, absence_of, why_lost
 from ..context import Context, Tools
 from ..rows import name_of, read_document, read_metadata, write_place
 
-__all__ = ["Subject", "Trouble", "Walk", "batches", "subject_of", "subject_of_write"]
+__all__ = ["Subject", "TOO_LARGE", "Trouble", "Walk", "batches", "subject_of", "subject_of_write"]
 
 T = TypeVar("T")
 Stored = tuple[bytes, bytes, int, bytes]  # a chunk as the driver gives it: digest, links, form, data
@@ -41,7 +41,7 @@ _BATCH = 256
 _ROOT = -1
 # A value names at most this many of the chunks that it lacks.
 _MOST_TROUBLES = 64
-_TOO_LARGE = "could not be looked at: it takes more memory than this process can have"
+TOO_LARGE = "could not be looked at: it takes more memory than this process can have"
 
 
 class Trouble(NamedTuple):
@@ -250,7 +250,7 @@ class Walk:
                     raise Corrupt(f"it is damaged: {TOO_MUCH_OF_LITTLE}")
             except MemoryError:
                 contents.clear()
-                self._wholes[_whole(pieces)] = (Trouble(b"", _TOO_LARGE, is_forbidden=True),)
+                self._wholes[_whole(pieces)] = (Trouble(b"", TOO_LARGE, is_forbidden=True),)
                 return
             except Corrupt as excess:
                 self._wholes[_whole(pieces)] = (Trouble(b"", str(excess)),)
@@ -380,7 +380,7 @@ class Walk:
             budget.unpack([content])
             self._codec.decode(content)
         except MemoryError:
-            return (Trouble(digest, _TOO_LARGE, is_forbidden=True),)
+            return (Trouble(digest, TOO_LARGE, is_forbidden=True),)
         except NotAllowed as refusal:
             self.unknown.update(unknown_in(self._codec, content))
             return (Trouble(digest, f"holds a type not allowed here: {refusal}", is_forbidden=True),)
