@@ -219,7 +219,11 @@ def _copy(source: Ours, place: Path, target: Any) -> None:
     rows = sqlite3.connect(source.connection(place)["url"].removeprefix("sqlite:///"))
     with psycopg.connect(target.server.url(place), autocommit=True) as connection:
         for table in (f"threadline_{name}" for name in TABLES):
-            columns = ", ".join(name for _, name, *_ in rows.execute(f"PRAGMA table_info({table})"))
+            # What the server fills in itself cannot be copied.
+            own = "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND is_generated = 'NEVER'"
+            written = {name for (name,) in connection.execute(own, (table,))}
+            named = [name for _, name, *_ in rows.execute(f"PRAGMA table_info({table})")]
+            columns = ", ".join(name for name in named if name in written)
             with connection.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as target_rows:
                 for row in rows.execute(f"SELECT {columns} FROM {table}"):
                     target_rows.write_row(row)

@@ -33,7 +33,7 @@ from .cutting import (
 from .digest import Digester
 from .refs import LIST, MAP, PIECES, Pair
 from .runs import Batch, Chunks, cut, root_of
-from .unchanged import Block, Sequence, are_same, beginning, continued
+from .unchanged import STRETCH, Block, Sequence, are_same, beginning, continued
 from .undivided import take_back, undivided
 from .weigh import check_chunks
 
@@ -44,8 +44,6 @@ packb, unpackb, Ext = ormsgpack.packb, ormsgpack.unpackb, ormsgpack.Ext
 _DEEPEST_NESTED = 64
 # A container of at most so many plain values is packed whole first: most are small enough to be one inline item.
 _FEW = 8
-# How many items of a long list are packed in one call.
-_STRETCH = 64
 # A smaller sequence is far from being too large.
 _SMALL_BYTES = 1 << 20
 _SCALARS = frozenset((str, int, float, bool, type(None)))
@@ -154,7 +152,8 @@ class Encoder:
         """Encode a value from its source: all its chunks, under this encoder's names, whatever is stored."""
         if isinstance(source, bytes):
             return self.content(source, batch), source
-        made = Sequence(source.kind, source.keys, source.heads, source.body)
+        made = Sequence(source.kind, source.keys, source.heads, b"")
+        made.stretches, made.size = source.stretches, source.size
         made.is_exact, made.objects, made.kinds = source.is_exact, source.objects, source.kinds
         self._cut(made, None, _NOTHING, source.state, batch, 0)
         made.cost_bytes = source.cost_bytes
@@ -192,8 +191,8 @@ class Encoder:
         made.kinds = frozenset(map(type, values))
         if self.trust_identity:
             made.objects = values
-        made.cost_bytes = len(made.body) + 150 * len(values) + 500
-        if len(made.body) > _SMALL_BYTES:
+        made.cost_bytes = made.size + 150 * len(values) + 500
+        if made.size > _SMALL_BYTES:
             _check(made, path, level)
             if not level and not _is_light(made):
                 # What is stored already is not at hand: all chunks are made once more, as they are.
@@ -218,87 +217,44 @@ class Encoder:
     ) -> Sequence | None:
         """The sequence by the states of its items, packed in one call; None where each must be encoded by itself."""
         heads, states = self.codec.states(values)
-        pack_within, count = self.codec.pack_within, len(values)
+        pack_within, count, known = self.codec.pack_within, len(values), 0
         try:
-            if old is not None and count > _STRETCH:
-                body = self._body(states, old)
+            if old is not None and count > STRETCH:
+                known, rest = self._front(states, old)
             else:
-                body = packb(states, pack_within, OPTIONS)[1 if count < 16 else 3 if count < 65536 else 5 :]
+                rest = packb(states, pack_within, OPTIONS)[1 if count < 16 else 3 if count < 65536 else 5 :]
         except (TypeError, ValueError, RecursionError):
             return None
-        if old is not None and keys is None and len(old.heads) < count:
-            extended = self._extended(old, heads, body, states, batch)
-            if extended is not None:
-                return extended
-        return self._made(
-            Sequence(kind, keys, heads, body),
-            old,
-            lambda place: packb(states[place], pack_within, OPTIONS),
-            batch,
-            level,
-        )
 
-    def _extended(
-        self, old: Sequence, heads: list[bytes], body: bytes, states: list[Any], batch: Batch
-    ) -> Sequence | None:
-        """The list of before with items behind it that close no run: what nearly every list of messages becomes.
+        def state(place: int) -> bytes:
+            return packb(states[place], pack_within, OPTIONS)
 
-        None where there is more to do, which `_made` does.
+        if old is not None:
+            had, parts = len(old.heads), old.stretches[0]
+            if not known and len(parts) == 1 and rest.startswith(parts[0]):
+                known, rest = had, rest[old.size :]
+            if known == had <= count and heads[:had] == old.heads and (keys is None or keys[:had] == old.keys):
+                return old if count == had else self._grown(old, keys, heads, rest, state, batch, level)
+            if known:
+                rest = old.span(0, known) + rest
+        return self._made(Sequence(kind, keys, heads, rest), old, state, batch, level)
+
+    def _front(self, states: list[Any], old: Sequence) -> tuple[int, bytes]:
+        """How many items of a long list are what they were, by stretches; and the states of all others, packed.
+
+        The bytes of a megabyte are slower to come by than the same in small parts.
         """
-        known, at, length = len(old.heads), len(old.body), old.open_count
-        added = body[at:]
-        if (
-            length < 0
-            or not body.startswith(old.body)
-            or heads[:known] != old.heads
-            or 0xC4 in added
-            or 0xC5 in added
-            or 0xC6 in added
-        ):
-            return None
-        ends, pairs, fresh, links = old.ends.copy(), old.pairs.copy(), {}, old.open_links
-        for place in range(known, len(heads)):
-            packed = body[at:] if place == len(heads) - 1 else packb(states[place], self.codec.pack_within, OPTIONS)
-            at += len(packed)
-            content = ext_frame(OBJECT, heads[place], packed) if heads[place] else packed
-            length += 1
-            if not INLINE_BYTES <= len(content) <= LARGE_ITEM_BYTES or not body.startswith(packed, at - len(packed)):
-                return None
-            digest = self.digester.item(content)
-            pair = digest, None
-            if length >= FEWEST_IN_RUN and ends_run(pair, length):
-                return None
-            fresh[digest] = b"", content
-            links += digest
-            ends.append(at)
-            pairs.append(pair)
-        new = Sequence(LIST, None, heads, body)
-        new.ends, new.pairs = ends, pairs
-        new.bounds, new.names, new.are_packed, new.levels = old.bounds, old.names, old.are_packed, old.levels
-        new.open_links, new.open_count = links, length
-        batch.chunks.update(fresh)
-        new.root = root_of(LIST, new.levels, links, length, batch, self.digester)
-        return new
-
-    def _body(self, states: list[Any], old: Sequence) -> bytes:
-        """The states of a long list, packed side by side.
-
-        They are packed a stretch at a time, as long as they are what they were: the bytes of a megabyte are slower to
-        come by than the same in small parts.
-        """
-        known, pack_within, ends, body = 0, self.codec.pack_within, old.ends, old.body
-        while known < len(old.heads):
-            end = min(known + _STRETCH, len(old.heads), len(states))
+        old.divide()
+        known, pack_within, (parts, starts) = 0, self.codec.pack_within, old.stretches
+        for part, end in zip(parts, [*starts[1:], len(old.heads)], strict=True):
+            if end > len(states):
+                break
             packed = packb(states[known:end], pack_within, OPTIONS)
-            low = ends[known - 1] if known else 0
-            if end == known or packed[_header(end - known) :] != body[low : ends[end - 1]]:
+            if len(packed) != len(part) + _header(end - known) or not packed.endswith(part):
                 break
             known = end
-        if known == len(old.heads) == len(states):
-            return body
         rest = states[known:] if known else states
-        packed = packb(rest, pack_within, OPTIONS)[_header(len(rest)) :]
-        return b"".join((body[: ends[known - 1]], packed)) if known else packed
+        return known, packb(rest, pack_within, OPTIONS)[_header(len(rest)) :]
 
     def _followed(
         self, old: Sequence, values: list[Any], keys: tuple[str, ...] | None, batch: Batch
@@ -313,8 +269,54 @@ class Encoder:
             added = [packb(state, codec.pack_within, OPTIONS) for state in states]
         except (TypeError, ValueError, RecursionError):
             return None
-        new = Sequence(old.kind, keys, old.heads + heads, b"".join((old.body, *added)))
-        return self._cut(new, old, Block(0, 0, known), lambda place: added[place - known], batch, 0)
+        return self._grown(old, keys, old.heads + heads, b"".join(added), lambda place: added[place - known], batch, 0)
+
+    def _grown(
+        self,
+        old: Sequence,
+        keys: tuple[str, ...] | None,
+        heads: list[bytes],
+        added: bytes,
+        state: Callable[[int], bytes],
+        batch: Batch,
+        level: int,
+    ) -> Sequence | None:
+        """The sequence of before, with items behind it whose states are `added`; None as `_cut` has it."""
+        new = old.grown(keys, heads, added)
+        if keys is None and self._extend(new, old, added, state, batch):
+            return new
+        return self._cut(new, old, Block(0, 0, len(old.heads)), state, batch, level)
+
+    def _extend(self, new: Sequence, old: Sequence, added: bytes, state: Callable[[int], bytes], batch: Batch) -> bool:
+        """Whether the items that a list got close no run, and it is done: what nearly every list of messages becomes.
+
+        Where there is more to do, nothing is done yet.
+        """
+        heads, at, length, links = new.heads, 0, old.open_count, old.open_links
+        if length < 0 or 0xC4 in added or 0xC5 in added or 0xC6 in added:
+            return False
+        ends: list[int] = []
+        pairs: list[Pair] = []
+        fresh: Chunks = {}
+        for place in range(len(old.heads), len(heads)):
+            packed = added[at:] if place == len(heads) - 1 else state(place)
+            content = ext_frame(OBJECT, heads[place], packed) if heads[place] else packed
+            if not INLINE_BYTES <= len(content) <= LARGE_ITEM_BYTES or not added.startswith(packed, at):
+                return False
+            digest = self.digester.item(content)
+            length, at = length + 1, at + len(packed)
+            if length >= FEWEST_IN_RUN and ends_run((digest, None), length):
+                return False
+            fresh[digest] = b"", content
+            links += digest
+            ends.append(old.size + at)
+            pairs.append((digest, None))
+        new.ends, new.pairs = [*old.ends, *ends], [*old.pairs, *pairs]
+        new.bounds, new.names, new.are_packed, new.levels = old.bounds, old.names, old.are_packed, old.levels
+        new.open_links, new.open_count = links, length
+        batch.chunks.update(fresh)
+        new.root = root_of(LIST, new.levels, links, length, batch, self.digester)
+        return True
 
     def _made(
         self, new: Sequence, old: Sequence | None, state: Callable[[int], bytes], batch: Batch, level: int
@@ -381,19 +383,19 @@ class Encoder:
 
         None where bytes stand among the items, which pack like bytearrays.
         """
-        pairs, ends, heads, body, item = new.pairs, new.ends, new.heads, new.body, self.digester.item
+        pairs, ends, heads, item = new.pairs, new.ends, new.heads, self.digester.item
         count, place, at = len(heads), 0, 0
         blocks, followers = [], None
         if old is not None and block.length:
             _take_over(new, old, block)
             blocks.append(block)
             place, at = block.length, ends[-1]
-        added = body[at:] if at else body
+        base, added = at, new.behind(at)
         if (0xC4 in added or 0xC5 in added or 0xC6 in added) and new.is_exact and _has_bytes(added, count - place):
             return None
         while place < count:
-            packed = state(place) if place < count - 1 else body[at:]
-            if not body.startswith(packed, at):
+            packed = state(place) if place < count - 1 else added[at - base :]
+            if not added.startswith(packed, at - base):
                 return None  # it was changed meanwhile, or its type encodes to other bytes each time
             at += len(packed)
             ends.append(at)
@@ -464,7 +466,7 @@ def _has_bytes(packed: bytes, count: int) -> bool:
 
 def _check(made: Sequence, path: str, level: int) -> None:
     """NotSerializable for what is too large to be read."""
-    size = len(made.body) + sum([len(key.encode(errors="surrogatepass")) + 5 for key in made.keys or ()])
+    size = made.size + sum([len(key.encode(errors="surrogatepass")) + 5 for key in made.keys or ()])
     check_size(len(made.heads), size, path)
     if size > UNCOUNTED_BYTES and not level:
         check_entries(map(made.content, range(len(made.heads))), len(made.keys or ()), path)
@@ -477,7 +479,7 @@ def _is_light(made: Sequence) -> bool:
         sizes = zip(starts, made.ends, made.pairs, strict=True)
         large = sum([end - start for start, end, pair in sizes if not _is_plain(pair)])
     # Of each item its bytes, the type header before it and its place; of what is nested in large ones, places too.
-    weight = len(made.body) + sum(map(len, made.heads)) + 2 * ENTRY_BYTES * len(made.heads) + ENTRY_BYTES * large
+    weight = made.size + sum(map(len, made.heads)) + 2 * ENTRY_BYTES * len(made.heads) + ENTRY_BYTES * large
     if weight <= FEW_REPEATED:
         return True
     runs = zip(made.names, made.are_packed, weights_of_runs(made.bounds, made.ends), strict=True)

@@ -88,7 +88,7 @@ class Reader:
 
     def source_value(self, source: Encoded) -> Any:
         """The value of a list or dict, of what it was encoded as."""
-        values = self.codec.decode_states(source.heads, [source.body])
+        values = self.codec.decode_states(source.heads, source.stretches[0])
         return values if source.keys is None else dict(zip(source.keys, values, strict=True))
 
     def _short(self, links: bytes, packed: Any, leaves: int, pile: Pile) -> Any:

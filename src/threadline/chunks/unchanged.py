@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from itertools import pairwise
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -17,10 +18,15 @@ from ..codec.codec import OBJECT
 from ..codec.framing import ext_frame
 from .refs import Pair
 
-__all__ = ["Block", "Mark", "Sequence", "are_same", "beginning", "continued"]
+__all__ = ["Block", "Mark", "STRETCH", "Sequence", "are_same", "beginning", "continued"]
 
 # What chunks were last known to be stored by: pool, epoch, and the number of that knowledge (core/known.py).
 Mark = tuple[int, int, int]
+# The states of a sequence in stretches, and with which item each begins. A long list that grows shares all stretches
+# but the last with what it was: copying a megabyte for each item that is added takes longer than packing it.
+Stretches = tuple[list[bytes], list[int]]
+# How many items a stretch has, or a few more.
+STRETCH = 64
 # How often the first item is looked for among those of before, when the beginning of a list was cut off.
 _MOST_SHIFTS = 8
 _new = tuple.__new__
@@ -31,7 +37,6 @@ class Sequence:
 
     __slots__ = (
         "are_packed",
-        "body",
         "bounds",
         "cost_bytes",
         "ends",
@@ -47,12 +52,16 @@ class Sequence:
         "open_links",
         "pairs",
         "root",
+        "size",
+        "stretches",
     )
 
     def __init__(self, kind: int, keys: tuple[str, ...] | None, heads: list[bytes], body: bytes) -> None:
         self.kind, self.keys = kind, keys
         # The type header of each item, and their states side by side; where each of them ends.
-        self.heads, self.body = heads, body
+        self.heads = heads
+        self.stretches: Stretches = [body], [0]
+        self.size = len(body)
         self.ends: list[int] = []
         self.pairs: list[Pair] = []
         # Where the closed runs end, the names of their nodes, and which of these are packs.
@@ -72,9 +81,50 @@ class Sequence:
         self.is_exact = True
         self.cost_bytes = 0
 
+    @property
+    def body(self) -> bytes:
+        """The states of all items, side by side."""
+        parts, _ = self.stretches
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def grown(self, keys: tuple[str, ...] | None, heads: list[bytes], added: bytes) -> Sequence:
+        """A sequence that begins with these items, and has the states of others behind them."""
+        new = Sequence(self.kind, keys, heads, b"")
+        parts, starts = self.stretches
+        if len(self.heads) - starts[-1] < STRETCH:
+            new.stretches = [*parts[:-1], parts[-1] + added], starts
+        else:
+            new.stretches = [*parts, added], [*starts, len(self.heads)]
+        new.size = self.size + len(added)
+        return new
+
+    def divide(self) -> None:
+        """Have the states in stretches of a few items each, where they are in one."""
+        if len(self.heads) > 2 * STRETCH and len(self.stretches[1]) == 1:
+            starts = [*range(0, len(self.heads), STRETCH)]
+            body, bounds = self.body, [0, *[self.ends[start - 1] for start in starts[1:]], self.size]
+            # In one step: another thread may be looking.
+            self.stretches = [body[low:high] for low, high in pairwise(bounds)], starts
+
+    def behind(self, offset: int) -> bytes:
+        """All bytes from an offset on."""
+        last = self.stretches[0][-1]
+        base = self.size - len(last)
+        return last[offset - base :] if offset >= base else self.body[offset:]
+
+    def span(self, start: int, end: int) -> bytes:
+        """The states of some items, side by side."""
+        parts, starts = self.stretches
+        first = bisect_right(starts, start) - 1
+        last = bisect_right(starts, max(end - 1, start)) if len(parts) > 1 else 1
+        base = self.ends[starts[first] - 1] if starts[first] else 0
+        low, high = self.ends[start - 1] if start else 0, self.ends[end - 1] if end else 0
+        found = parts[first] if last - first == 1 else b"".join(parts[first:last])
+        return found[low - base : high - base]
+
     def state(self, place: int) -> bytes:
         """The bytes of one item behind its header."""
-        return self.body[self.ends[place - 1] if place else 0 : self.ends[place]]
+        return self.span(place, place + 1)
 
     def content(self, place: int) -> bytes:
         """One item, encoded."""
@@ -102,17 +152,17 @@ class Block(NamedTuple):
 
 def beginning(old: Sequence, new: Sequence, state: Callable[[int], bytes]) -> Block:
     """The items with which a sequence begins, and an older one of the same kind has, too; `state` packs an item."""
-    count, had = len(new.heads), len(old.heads)
+    count, had, body, before = len(new.heads), len(old.heads), new.body, old.body
     if (
         had <= count
-        and new.body.startswith(old.body)
+        and body.startswith(before)
         and new.heads[:had] == old.heads
         and (old.keys is None or (new.keys is not None and new.keys[:had] == old.keys))
     ):
         return _new(Block, (0, 0, had))
-    front = _front(old, new)
+    front = _front(old, new, before, body)
     if not front and old.keys is None and count:
-        shift = _shift(old, new, state(0))
+        shift = _shift(old, new, before, body, state(0))
         if shift:
             return Block(0, shift, had - shift)
     return Block(0, 0, front)
@@ -130,13 +180,13 @@ def continued(old: Sequence, new: Sequence, place: int, at: int, was: int) -> in
         return 0
     if old.keys is not None and (new.keys is None or new.keys[place : place + length] != old.keys[was:end]):
         return 0
-    return length if new.body.startswith(old.body[old.ends[was - 1] if was else 0 : old.ends[end - 1]], at) else 0
+    return length if new.body.startswith(old.span(was, end), at) else 0
 
 
-def _begins_alike(old: Sequence, new: Sequence, count: int) -> bool:
+def _begins_alike(old: Sequence, new: Sequence, before: bytes, body: bytes, count: int) -> bool:
     """Whether the first items are those of before; `count` is at most what both have."""
     return (
-        (new.body.startswith(old.body) if count == len(old.heads) else _has(new.body, old.body, old.ends[count - 1]))
+        (body.startswith(before) if count == len(old.heads) else _has(body, before, old.ends[count - 1]))
         and new.heads[:count] == old.heads[:count]
         and (old.keys is None or (new.keys is not None and new.keys[:count] == old.keys[:count]))
     )
@@ -146,30 +196,30 @@ def _has(new: bytes, old: bytes, size: int) -> bool:
     return len(new) >= size and new[:size] == old[:size]
 
 
-def _front(old: Sequence, new: Sequence) -> int:
+def _front(old: Sequence, new: Sequence, before: bytes, body: bytes) -> int:
     """How many of the first items are alike."""
     low, high = 0, min(len(old.heads), len(new.heads))
     while low < high:
         middle = (low + high + 1) // 2
-        if _begins_alike(old, new, middle):
+        if _begins_alike(old, new, before, body, middle):
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def _shift(old: Sequence, new: Sequence, state: bytes) -> int:
+def _shift(old: Sequence, new: Sequence, before: bytes, body: bytes, state: bytes) -> int:
     """How many items were cut off in front, where all that follow them are still there; 0 otherwise."""
     at = -1
     for _ in range(_MOST_SHIFTS):
-        at = old.body.find(state, at + 1)
+        at = before.find(state, at + 1)
         if at < 0:
             return 0
         shift = bisect_right(old.ends, at)
         if not shift or old.ends[shift - 1] != at:
             continue  # within an item
         left = len(old.heads) - shift
-        if left <= len(new.heads) and new.body.startswith(old.body[at:]) and new.heads[:left] == old.heads[shift:]:
+        if left <= len(new.heads) and body.startswith(before[at:]) and new.heads[:left] == old.heads[shift:]:
             return shift
     return 0
 

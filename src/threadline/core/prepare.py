@@ -239,7 +239,7 @@ def _encode(put: PreparedPut, values: Mapping[str, Any], before: Mapping[str, So
             continue
         pairs[name], source = encode(value, name, batch, before.get(name))
         sources[name] = source
-        size += len(source if type(source) is bytes else source.body)  # type: ignore[union-attr]
+        size += len(source) if isinstance(source, bytes) else source.size
     put.size = size
     if put.checks_versions:
         put.compared = {
