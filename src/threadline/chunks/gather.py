@@ -16,7 +16,7 @@ from ..ports.checkpoints import split_links
 from ..ports.objects import why_lost
 from .cutting import INLINE_BYTES, LONGEST_PIECE
 from .digest import Digester, Digesters
-from .pack import PACK, Pack, place_in, unpack_pack
+from .pack import Pack, place_in, unpack_pack
 from .refs import (
     LIST,
     MAP,
@@ -163,16 +163,13 @@ class Gatherer:
         return Node(tuple(refs), pack.keys, pack=pack)
 
     def keep(self, batch: Batch) -> None:
-        """Remember the items and packs of a change that is stored: who puts a checkpoint often reads it next."""
+        """Remember the items of a change that is stored: who puts a checkpoint often reads its writes next."""
         nodes, put = batch.nodes, self.contents.put
         if not self.contents.limit_bytes:
             return
         for digest, (_, content) in batch.chunks.items():
             if digest not in nodes:
                 put(digest, content, len(content) + _ITEM_BYTES)
-            elif content.startswith(PACK):
-                pack = unpack_pack(content)
-                self.nodes.put(digest, Node((), pack.keys, pack=pack), len(content) + _NODE_BYTES)
 
     def clear(self) -> None:
         self.contents.clear()

@@ -219,7 +219,7 @@ class Tools:
         # Under encryption nothing of the metadata is readable unless its key was named.
         self.indexed = tuple(options.index_metadata) if ring is not None else None
         self.digesters = Digesters()
-        self._is_in_memory = is_in_memory
+        self.is_in_memory = is_in_memory
         # Records of such a store hold plain values as they are: nothing can alter them but this process.
         self.keeps_objects = is_in_memory and ring is None
         self._use(codec)
@@ -247,7 +247,7 @@ class Tools:
             self.digesters,
             self.envelope,
             # What is in memory anyhow is kept a second time only as far as it was compressed.
-            cache_bytes=options.cache_bytes // 4 if self._is_in_memory else options.cache_bytes,
+            cache_bytes=options.cache_bytes // 4 if self.is_in_memory else options.cache_bytes,
             decoded_bytes=options.cache_bytes,
             share_decoded=options.share_decoded,
         )

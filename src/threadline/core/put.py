@@ -342,7 +342,7 @@ def _acknowledge(
     if is_known:
         tools.keep_line(thread_id, witness, known.mark, put._settled or put.settled(), sources)
     for one in (*before, put) if before else (put,):
-        if is_known and one.batch.chunks:
+        if is_known and one.batch.chunks and not tools.is_in_memory:
             tools.reader.keep(one.batch)
         parent, checkpoint_id = one.place[2], one.checkpoint_id
         if tools.fencing:
