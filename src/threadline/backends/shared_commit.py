@@ -26,6 +26,9 @@ __all__ = ["Job", "SharedCommit"]
 
 # Callers that were told usually hand in again at once. For so long the writer waits for as many as it told.
 _LINGER_SECONDS = 0.001
+# For fewer it does not wait: a graph that puts a checkpoint beside the writes of its tasks is no crowd, and has other
+# things to do than to put.
+_CROWD = 4
 # The writer thread ends when nothing came for so long: a store that nobody closed keeps no thread.
 _IDLE_SECONDS = 5.0
 # How long closing and the end of the interpreter wait for the writer thread.
@@ -195,7 +198,8 @@ class SharedCommit(ABC):
                 done.clear()
 
         while self._has_work(tell):
-            self._linger(told, told_at + _LINGER_SECONDS)
+            if told >= _CROWD:
+                self._linger(told, told_at + _LINGER_SECONDS)
             if self._turn.locked() or self._door.locked():
                 tell()  # a lone caller commits, or the process forks: nobody waits for that
             with self._door:
