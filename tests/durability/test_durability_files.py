@@ -333,15 +333,19 @@ def looks(monkeypatch):
     return found
 
 
-def settle(folder):
-    """Let a folder be one that was last changed long ago."""
-    os.utime(folder, (1_600_000_000, 1_600_000_000))
+@pytest.fixture
+def settled(monkeypatch):
+    """Lets a folder count as settled as soon as its time has passed, and not seconds later."""
+    from threadline.backends.sqlite import file as sqlite_file
+
+    monkeypatch.setattr(sqlite_file, "_SETTLED_NANOSECONDS", 20_000_000)
+    return lambda: time.sleep(0.05)
 
 
-def test_in_a_folder_that_was_not_changed_a_commit_looks_at_the_folder_alone(connect, database, half, looks):
+def test_in_a_folder_that_was_not_changed_a_commit_looks_at_the_folder_alone(connect, database, half, looks, settled):
     saver = connect(database)
     put(half, saver, 0)
-    settle(database.parent)
+    settled()
     put(half, saver, 1)  # looks at the names, and finds that the folder has settled
     looks.clear()
     put(half, saver, 2)
@@ -351,19 +355,24 @@ def test_in_a_folder_that_was_not_changed_a_commit_looks_at_the_folder_alone(con
     assert looks == [str(database), f"{database}-wal"]
 
 
-@pytest.mark.parametrize("change", ["moved", "replaced", "deleted", "log deleted", "folder moved"])
-def test_what_happens_in_a_settled_folder_is_noticed(connect, database, half, change):
+@pytest.mark.parametrize(
+    "change", ["moved", "replaced", "replaced as it was", "deleted", "log deleted", "folder moved"]
+)
+def test_what_happens_in_a_settled_folder_is_noticed(connect, database, half, settled, change):
     saver = connect(database)
     put(half, saver, 0)
-    settle(database.parent)
+    settled()
     put(half, saver, 1)
     put(half, saver, 2)
     if change == "moved":
         database.rename(database.with_name("elsewhere.db"))
-    elif change == "replaced":
+    elif change.startswith("replaced"):
+        times = os.stat(database.parent)
         other = database.with_name("other.db")
         other.write_bytes(database.read_bytes())
         other.replace(database)
+        if change == "replaced as it was":  # as what unpacks an archive does
+            os.utime(database.parent, ns=(times.st_atime_ns, times.st_mtime_ns))
     elif change == "deleted":
         database.unlink()
     elif change == "log deleted":
@@ -371,21 +380,23 @@ def test_what_happens_in_a_settled_folder_is_noticed(connect, database, half, ch
     else:
         database.parent.rename(database.parent.with_name("elsewhere"))
         database.parent.mkdir()
-        settle(database.parent)
     with pytest.raises(threadline.Unavailable):
         put(half, saver, 3)
 
 
-def test_a_file_system_that_does_not_keep_the_times_of_folders_is_found_out(connect, database, half, monkeypatch):
+def test_a_file_system_that_does_not_keep_the_times_of_folders_is_found_out(
+    connect, database, half, settled, monkeypatch
+):
     from threadline.backends.sqlite import file as sqlite_file
 
     monkeypatch.setattr(sqlite_file, "_TRUSTED_SECONDS", 0.0)
     saver = connect(database)
     put(half, saver, 0)
-    settle(database.parent)
+    settled()
+    folder, look = os.stat(database.parent), os.stat
+    monkeypatch.setattr(os, "stat", lambda name, **how: folder if name == str(database.parent) else look(name, **how))
     put(half, saver, 1)
     database.rename(database.with_name("elsewhere.db"))
-    settle(database.parent)
     with pytest.raises(threadline.Unavailable, match="moved"):
         put(half, saver, 2)
 

@@ -155,7 +155,8 @@ class Encoder:
         made = Sequence(source.kind, source.keys, source.heads, b"")
         made.stretches, made.size = source.stretches, source.size
         made.is_exact, made.objects, made.kinds = source.is_exact, source.objects, source.kinds
-        self._cut(made, None, _NOTHING, source.state, batch, 0)
+        is_cut = self._cut(made, None, _NOTHING, source.state, batch, 0)
+        assert is_cut is not None  # exact sources hold no bytes, and do not change
         made.cost_bytes = source.cost_bytes
         return made.root, made
 

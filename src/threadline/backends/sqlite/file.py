@@ -5,8 +5,8 @@ file that nobody finds by its name. The same holds for the `-wal` beside it, whi
 checkpoint. So every commit and every read compares what the two names lead to now with what they led to before. A
 cache, which may forget, does so from time to time (`pause_seconds`).
 
-Both stand in one folder, which gets a new time whenever a name in it is made, moved or removed. While the folder is the
-same and has the time it had when the names were last compared, they lead where they led: one system call tells. A file
+Both stand in one folder, which gets new times whenever a name in it is made, moved or removed. While the folder is the
+same and has the times it had when the names were last compared, they lead where they led: one system call tells. A file
 system that does not keep these times is found out within a second: then the names are compared all the same.
 """
 
@@ -58,8 +58,8 @@ class DatabaseFile:
         self._wal_identity: _Identity | None = None
         # Where both names stand; empty where they do not stand in one folder.
         self._folder = ""
-        # Device, inode and time of the folder when both names were last compared; None if it was changed just before.
-        self._folder_then: tuple[int, int, int] | None = None
+        # Device, inode and times of the folder when both names were last compared; None if it was changed just before.
+        self._folder_then: tuple[int, int, int, int] | None = None
         # Until when that may stand for the names, on the monotonic clock.
         self._trusted_until = 0.0
         # Why the file is lost; None while it is not.
@@ -124,12 +124,13 @@ class DatabaseFile:
             except OSError:
                 pass  # the names tell
             else:
-                now = folder.st_dev, folder.st_ino, folder.st_mtime_ns
+                # Both times: what copies a folder sets the one back, and Windows does not keep the other.
+                now = folder.st_dev, folder.st_ino, folder.st_mtime_ns, folder.st_ctime_ns
                 if now == self._folder_then:
                     return
         self._check_names(connection)
         if now is not None:
-            is_settled = now[1] and self._is_in_use and time.time_ns() - now[2] > _SETTLED_NANOSECONDS
+            is_settled = now[1] and self._is_in_use and time.time_ns() - max(now[2:]) > _SETTLED_NANOSECONDS
             self._folder_then, self._trusted_until = now if is_settled else None, time.monotonic() + _TRUSTED_SECONDS
 
     def _check_names(self, connection: sqlite3.Connection) -> None:
