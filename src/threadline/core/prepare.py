@@ -198,7 +198,7 @@ def prepare_writes(
     config: Mapping[str, Any],
     writes: Sequence[tuple[str, Any]],
     task_id: str,
-    task_path: str,
+    task_path: str = "",
     *,
     are_first: bool = False,
 ) -> PreparedWrites:

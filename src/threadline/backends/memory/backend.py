@@ -124,20 +124,17 @@ class MemoryBackend(MemorySurvey):
 
     def _add_writes(self, thread: ThreadRow, writes: Sequence[WriteRow]) -> None:
         """Those of one checkpoint are added in one step of the interpreter: an interrupt leaves all of them or none."""
-        serial, place, others = thread[1], (writes[0][0], writes[0][1]), []
-        where, new = (serial, *place), {}
-        held = self._writes.get(where, ())
+        serial = thread[1]
+        added: dict[tuple[str, str], dict[tuple[str, int], WriteRow]] = {}
         for write in writes:
-            if (write[0], write[1]) != place:
-                others.append(write)
-                continue
-            key = (write[2], write[3])
-            if write[9] or (key not in new and key not in held):
+            place, key = (write[0], write[1]), (write[2], write[3])
+            new = added.setdefault(place, {})
+            if write[9] or (key not in new and key not in self._writes.get((serial, *place), ())):
                 new[key] = write
-        self._written[serial].add(place)
-        self._writes[where].update(new)
-        if others:
-            self._add_writes(thread, others)
+        for place, new in added.items():
+            where = (serial, *place)
+            self._written[serial].add(place)
+            self._writes[where].update(new)
 
     def _place_row(self, thread: ThreadRow, row: CheckpointRow) -> None:
         """An interrupt may come in between: an id always has its row, and the next try adds what is missing."""
