@@ -315,3 +315,19 @@ def test_no_connection_is_left_behind(named_url, schema, admin):
             break
         threading.Event().wait(0.05)
     assert admin.execute(here, (schema[:20],)).fetchone() == (0,)
+
+
+class TimeIsOver(Exception):
+    """What the soft time limit of a worker raises."""
+
+
+def test_an_interrupt_that_psycopg_takes_for_a_wrong_number_stays_an_interrupt(connect, monkeypatch):
+    def interrupted(_):
+        raise TimeIsOver
+
+    saver = connect()
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.conninfo, "float", interrupted, raising=False)
+        with pytest.raises(TimeIsOver):
+            saver.get_tuple({"configurable": {"thread_id": "t"}})
+    assert saver.get_tuple({"configurable": {"thread_id": "t"}}) is None

@@ -55,7 +55,14 @@ class PostgresDriver(ServerDriver):
 
     async def connect(self) -> Any:
         generation = self.identity.generation
-        connection = await settled(self._connect(self._conninfo, **self._options))
+        try:
+            connection = await settled(self._connect(self._conninfo, **self._options))
+        except psycopg.ProgrammingError as error:
+            # psycopg takes whatever is raised while it reads a number for a wrong number, an interrupt too.
+            hidden = error.__context__
+            if hidden is None or isinstance(hidden, (ValueError, TypeError, OverflowError)):
+                raise
+            raise hidden from None
         connection._pool = None  # one that is lost to an interrupt ends with its memory, without a warning
         connection.prepared_max = _MOST_PREPARED
         self.identity.met(connection, generation=generation)
