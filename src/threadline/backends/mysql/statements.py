@@ -29,7 +29,6 @@ class MysqlDialect:
     most_values = 512
     share_lock = f" {_SHARED}"
     rows_together = 1  # the driver joins rows by itself
-    rows_alike: tuple[int, ...] = ()
     space_of_items = "space"
 
     def text(self, statement: str) -> str:
@@ -58,8 +57,8 @@ class MysqlDialect:
             f"ON DUPLICATE KEY UPDATE {', '.join(changes)}, {raised} = {raised} + 1"
         )
 
-    def upsert_alike(self, table: str, rows: int) -> str:
-        raise NotImplementedError("no number of rows has such a statement here (rows_alike)")
+    def upserts_alike(self, table: str) -> dict[int, str]:
+        return {}
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         # The JSON is ours and flat: a key and a value that are there stand in it as these very bytes. A longer

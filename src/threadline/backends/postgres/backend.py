@@ -76,7 +76,6 @@ class PostgresDialect:
     most_values = _MOST_AMONG
     share_lock = " FOR SHARE"
     rows_together = 25
-    rows_alike: tuple[int, ...] = ()  # rows travel as arrays (records.py)
     # Without statistics the primary key looks cheaper than any other index. As an expression, it is none of that key.
     space_of_items = "space + 0"
 
@@ -98,8 +97,8 @@ class PostgresDialect:
         made = standard_upsert(table, columns, key, kept=kept, raised=raised, rows=rows)
         return made.replace(f"ON CONFLICT ({key})", f"ON CONFLICT ON CONSTRAINT {table.rpartition('.')[2]}_pkey", 1)
 
-    def upsert_alike(self, table: str, rows: int) -> str:
-        raise NotImplementedError("no number of rows has such a statement here (rows_alike)")
+    def upserts_alike(self, table: str) -> dict[int, str]:
+        return {}  # rows travel as arrays (records.py)
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         if key in self._indexed:

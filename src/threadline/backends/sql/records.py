@@ -101,8 +101,8 @@ class RecordStatements:
     @cached_property
     def upsert_alike(self) -> dict[int, str]:
         """Upserts of rows that have most in common, by how many rows they take, the most first; made on first use."""
-        dialect = self.dialect
-        return {rows: dialect.text(dialect.upsert_alike(self.table, rows)) for rows in dialect.rows_alike}
+        made = self.dialect.upserts_alike(self.table)
+        return {rows: self.dialect.text(statement) for rows, statement in made.items()}
 
     def named(self, space: int, names: Sequence[bytes]) -> tuple[str, list[Any]]:
         """The records of these names, and what the statement binds."""

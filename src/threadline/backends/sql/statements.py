@@ -54,14 +54,15 @@ class Dialect(Protocol):
 
     # How many rows one upsert takes where there are so many; 1 where that gains nothing.
     rows_together: int
-    # The numbers of rows for which there is an `upsert_alike`, the largest first.
-    rows_alike: tuple[int, ...]
 
     def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
         """An insert that replaces rows with the same key, but keeps one column and raises another by one."""
 
-    def upsert_alike(self, table: str, rows: int) -> str:
-        """An upsert of records that share space, form, time and expiry; these are its first values, in this order."""
+    def upserts_alike(self, table: str) -> dict[int, str]:
+        """Upserts of records that share space, form, time and expiry, by how many rows each takes, the most first.
+
+        What the records share are the first values, in this order. Empty where there are no such statements.
+        """
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         """A condition: the JSON in `column` has this value at this key; and what it binds."""
