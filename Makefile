@@ -17,6 +17,8 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info
 CREATED := $(VENV)/.created-$(VERSION)
 FOR_USE := $(VENV)/.installed-for-use
 FOR_DEV := $(VENV)/.installed-for-development
+# Compiled by the installation, where there is a compiler.
+NATIVE  := hatch_build.py src/threadline/base/compiled.c
 DEV_EXTRAS := dev,langgraph,pandas,postgres,mysql,redis,cold,otel,alerts,web
 OLD     := $(VENV)-oldest
 FOR_OLD := $(OLD)/.installed-$(VERSION)
@@ -69,21 +71,21 @@ format: $(FOR_DEV) ## mend what ruff can mend
 	@$(RUN) -m ruff format .
 
 clean: ## remove the environment, caches and builds
-	rm -rf $(VENV) $(OLD) $(MOTO) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf src/threadline/base/compiled.*.so $(VENV) $(OLD) $(MOTO) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(FOR_USE): $(CREATED) pyproject.toml constraints.txt
+$(FOR_USE): $(CREATED) pyproject.toml constraints.txt $(NATIVE)
 	@echo "Installing threadline[langgraph] into $(VENV) ..."
 	@$(INSTALL) -e '.[langgraph]'
 	@touch $@
 
 # What development needs includes what use needs: one install marks both.
-$(FOR_DEV): $(CREATED) pyproject.toml constraints.txt
+$(FOR_DEV): $(CREATED) pyproject.toml constraints.txt $(NATIVE)
 	@echo "Installing threadline[$(DEV_EXTRAS)] into $(VENV) (a minute or two, the first time) ..."
 	@$(INSTALL) -e '.[$(DEV_EXTRAS)]'
 	@touch $(FOR_USE) $@
 
-$(FOR_OLD): pyproject.toml constraints-oldest.txt
+$(FOR_OLD): pyproject.toml constraints-oldest.txt $(NATIVE)
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	    { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "Installing the oldest LangGraph of the declared range into $(OLD) ..."

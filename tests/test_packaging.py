@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 FILES = PROJECT["urls"]["Repository"] + "/blob/main/"
 EXAMPLE = re.compile(r"^<!-- run -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMPILER = (sysconfig.get_config_var("CC") or "cc").split()[0]
 PIP = ["-m", "pip", "--disable-pip-version-check", "--no-input"]
 
 
@@ -49,6 +53,7 @@ def test_the_install_line_and_every_example_of_the_readme_work_in_an_empty_envir
     assert line, "the README has no install line"
     installed(run(tmp_path, sys.executable, *PIP, "wheel", "-q", "--no-deps", "-w", tmp_path / "wheels", ROOT))
     (wheel,) = (tmp_path / "wheels").glob("threadline-*.whl")
+    assert natives_in(wheel) or shutil.which(COMPILER) is None
     assert run(tmp_path, sys.executable, "-m", "venv", tmp_path / "empty").returncode == 0
     python = next(path for path in (tmp_path / "empty").glob("*/python*") if path.stem == "python")
     # Whatever an index has under this name, it is this wheel that is tried; the rest has the versions of the tests.
@@ -65,6 +70,20 @@ def test_the_install_line_and_every_example_of_the_readme_work_in_an_empty_envir
     assert len(imports) > 5
     threads = run(tmp_path, python.with_name("threadline"), "threads", "--url", "sqlite:///notes.db")
     assert (threads.returncode, "notes" in threads.stdout) == (0, True), threads.stderr
+
+
+def test_without_a_compiler_the_package_is_pure_python(tmp_path: Path) -> None:
+    """What cannot compile is left out, and said; what is compiled beside the source is not taken along."""
+    wheel = ["wheel", "-q", "--no-deps", "-w", tmp_path, ROOT]
+    installed(run(tmp_path, "env", "CC=no-such-compiler", "CXX=no-such-compiler", sys.executable, *PIP, *wheel))
+    (made,) = tmp_path.glob("threadline-*.whl")
+    assert made.name.endswith("-py3-none-any.whl")
+    assert not natives_in(made)
+
+
+def natives_in(wheel: Path) -> list[str]:
+    """The compiled files of a wheel."""
+    return [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".so", ".pyd"))]
 
 
 def links_of_the_readme() -> list[str]:

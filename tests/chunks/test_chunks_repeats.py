@@ -7,7 +7,7 @@ import pytest
 from codec_anatomy import anatomy
 
 import threadline
-from threadline.chunks import cutting, encode, read, weigh
+from threadline.chunks import cutting, encode, read, undivided, weigh
 
 FEW = 60_000
 
@@ -16,7 +16,7 @@ FEW = 60_000
 def small_bounds(monkeypatch):
     monkeypatch.setattr(cutting, "_MOST_REPEATED", FEW)
     monkeypatch.setattr(cutting, "_MOST_TIMES", 16)
-    for module in (cutting, encode, read, weigh):
+    for module in (cutting, encode, read, undivided, weigh):
         monkeypatch.setattr(module, "FEW_REPEATED", FEW)
     monkeypatch.setattr(weigh, "MANY_REPEATED", FEW // 8)
     monkeypatch.setattr(encode, "_SMALL_BYTES", 3_000)
@@ -50,8 +50,8 @@ def size(value):
 
 @pytest.mark.parametrize("options", [{}, {"share_decoded": True}], ids=str)
 def test_whatever_is_put_is_stored_and_can_be_read(options, monkeypatch):
-    found, undivided = Counter(), encode.undivided
-    monkeypatch.setattr(encode, "undivided", lambda made: found.update(["undivided"]) or undivided(made))
+    found, whole = Counter(), encode.undivided
+    monkeypatch.setattr(encode, "undivided", lambda made: found.update(["undivided"]) or whole(made))
     for seed in range(60):
         rng = random.Random(seed)
         with threadline.connect("memory://", **options) as saver:

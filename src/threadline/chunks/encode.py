@@ -6,8 +6,8 @@ are encoded one by one. Their references are then cut into runs (chunks/runs.py)
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Any
 
 import ormsgpack
@@ -23,18 +23,16 @@ from .cutting import (
     INLINE_BYTES,
     LARGE_ITEM_BYTES,
     UNCOUNTED_BYTES,
-    becomes_too_much,
     check_entries,
     check_size,
     ends_run,
     pieces,
-    weights_of_runs,
 )
 from .digest import Digester
-from .refs import LIST, MAP, PIECES, Pair
+from .refs import LIST, MAP, PIECES, Pair, is_plain
 from .runs import Batch, Chunks, cut, root_of
-from .unchanged import STRETCH, Block, Sequence, are_same, beginning, continued
-from .undivided import take_back, undivided
+from .unchanged import STRETCH, Block, Sequence, are_same, are_unchanged, beginning, continued, taken
+from .undivided import is_light, take_back, undivided
 from .weigh import check_chunks
 
 __all__ = ["Batch", "Chunks", "Encoder", "Source", "is_same_value"]
@@ -53,9 +51,6 @@ _SHORT = frozenset((float, bool, type(None)))
 _WIDE, _FEW_LETTERS = 1 << 63, 64
 # What a byte of a nested list may count as (chunks/weigh.py): it may be an entry.
 _WEIGHT_OF_BYTE = 1 + ENTRY_BYTES
-# An item that is inline, or a chunk.
-_PLAIN_REFS = frozenset((bytes, type(None)))
-_ref_of = itemgetter(1)
 # What a value can be encoded from again: a sequence, or the bytes of one item.
 Source = Sequence | bytes
 
@@ -63,14 +58,22 @@ Source = Sequence | bytes
 class Encoder:
     """Encodes values for one pool: one codec, one digest key."""
 
-    def __init__(self, codec: Codec, digester: Digester, *, trust_identity: bool = False) -> None:
+    def __init__(
+        self, codec: Codec, digester: Digester, *, trust_identity: bool = False, holds_parts: bool = False
+    ) -> None:
         self.codec = codec
         self.digester = digester
         self.trust_identity = trust_identity
+        # Whether the parts of a long list may be held in memory, to be compared with those of the next one.
+        self.holds_parts = holds_parts
 
     def named_by(self, digester: Digester) -> Encoder:
         """This encoder for another pool."""
-        return self if digester is self.digester else Encoder(self.codec, digester, trust_identity=self.trust_identity)
+        if digester is self.digester:
+            return self
+        other = copy.copy(self)
+        other.digester = digester
+        return other
 
     def value(self, value: Any, path: str, batch: Batch, before: Source | None = None) -> tuple[Pair, Source]:
         """Encode one value; `before` is the source of the channel's last value, whose chunks are stored."""
@@ -180,8 +183,12 @@ class Encoder:
         old = before if type(before) is Sequence and before.kind == kind else None
         made: Sequence | None = None
         sent = len(batch.chunks), batch.moved.copy()
+        is_long, is_same = self.holds_parts and len(values) > STRETCH and keys is None and not level, False
         if self.codec.foreign is None and (old is None or old.is_exact):
             if old is not None and old.objects is not None and are_same(old, values, keys):
+                made = self._followed(old, values, keys, batch)
+            elif is_long and old is not None and are_unchanged(old, values, self.codec.refresh().alike):
+                is_same = True
                 made = self._followed(old, values, keys, batch)
             else:
                 made = self._compared(old, kind, values, keys, batch, level)
@@ -189,13 +196,18 @@ class Encoder:
             made = self._one_by_one(old, kind, values, keys, path, batch, level)
         if made is old:
             return made.root, made
-        made.kinds = frozenset(map(type, values))
+        had = len(old.heads) if is_same and old is not None else 0
+        made.kinds = (
+            old.kinds.union(map(type, values[had:])) if old is not None and had else frozenset(map(type, values))
+        )
         if self.trust_identity:
             made.objects = values
         made.cost_bytes = made.size + 150 * len(values) + 500
+        if is_long and made.is_exact and made.objects is None:
+            made.shots = taken(made, old, values, self.codec.alike, is_same=is_same)
         if made.size > _SMALL_BYTES:
             _check(made, path, level)
-            if not level and not _is_light(made):
+            if not level and not is_light(made):
                 # What is stored already is not at hand: all chunks are made once more, as they are.
                 plain = [name for name, is_packed in zip(made.names, made.are_packed, strict=True) if not is_packed]
                 whole = Batch(plain=frozenset(plain))
@@ -415,8 +427,8 @@ class Encoder:
             if old is None or not old.bounds or place == count:
                 continue
             if followers is None:
-                followers = {old.pairs[bound - 1]: bound for bound in old.bounds if _is_plain(old.pairs[bound - 1])}
-            if _is_plain(pair) and pair in followers:
+                followers = {old.pairs[bound - 1]: bound for bound in old.bounds if is_plain(old.pairs[bound - 1])}
+            if is_plain(pair) and pair in followers:
                 blocks += _continue(new, old, place, followers[pair])
                 place, at = len(pairs), ends[-1]
         return blocks
@@ -449,10 +461,6 @@ def _header(count: int) -> int:
     return 1 if count < 16 else 3 if count < 65536 else 5
 
 
-def _is_plain(pair: Pair) -> bool:
-    return pair[1] is None or type(pair[1]) is bytes
-
-
 def is_same_value(one: Source, other: Source) -> bool:
     """Whether two sources are of equal values."""
     if isinstance(one, Sequence) and isinstance(other, Sequence):
@@ -471,23 +479,3 @@ def _check(made: Sequence, path: str, level: int) -> None:
     check_size(len(made.heads), size, path)
     if size > UNCOUNTED_BYTES and not level:
         check_entries(map(made.content, range(len(made.heads))), len(made.keys or ()), path)
-
-
-def _is_light(made: Sequence) -> bool:
-    """Whether a sequence is known not to weigh too much (chunks/weigh.py) by the sizes of its items alone."""
-    starts, large = [0, *made.ends[:-1]], 0
-    if not _PLAIN_REFS.issuperset(map(type, map(_ref_of, made.pairs))):
-        sizes = zip(starts, made.ends, made.pairs, strict=True)
-        large = sum([end - start for start, end, pair in sizes if not _is_plain(pair)])
-    # Of each item its bytes, the type header before it and its place; of what is nested in large ones, places too.
-    weight = made.size + sum(map(len, made.heads)) + 2 * ENTRY_BYTES * len(made.heads) + ENTRY_BYTES * large
-    if weight <= FEW_REPEATED:
-        return True
-    runs = zip(made.names, made.are_packed, weights_of_runs(made.bounds, made.ends), strict=True)
-    held = sum({name: size for name, is_packed, size in runs if is_packed}.values())
-    if not becomes_too_much(weight, held):
-        return True
-    items = zip(made.pairs, starts, made.ends, strict=True)
-    small = sum({pair: end - start for pair, start, end in items if _is_plain(pair)}.values())
-    # Some of these may be in packs, which were counted: either the ones or the others.
-    return not becomes_too_much(weight, max(held, small))

@@ -37,6 +37,7 @@ __all__ = [
     "Tree",
     "are_digests",
     "inline_bytes",
+    "is_plain",
     "links_of",
     "pairs_of",
     "unpack_node",
@@ -115,6 +116,11 @@ class Node:
 
     def __len__(self) -> int:
         return len(self.refs) if self.pack is None else len(self.pack)
+
+
+def is_plain(pair: Pair) -> bool:
+    """Whether this is an item that is inline, or a chunk."""
+    return pair[1] is None or type(pair[1]) is bytes
 
 
 def unpack_refs(links: bytes, packed: dict[str, Any]) -> dict[str, Ref]:

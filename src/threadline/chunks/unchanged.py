@@ -14,11 +14,24 @@ from itertools import pairwise
 from operator import is_
 from typing import Any, NamedTuple
 
+from ..base.native import native
 from ..codec.codec import OBJECT
 from ..codec.framing import ext_frame
+from ..codec.uniform import Alike
 from .refs import Pair
 
-__all__ = ["Block", "Mark", "STRETCH", "Sequence", "are_same", "beginning", "continued"]
+__all__ = [
+    "Block",
+    "Mark",
+    "STRETCH",
+    "Sequence",
+    "Shots",
+    "are_same",
+    "are_unchanged",
+    "beginning",
+    "continued",
+    "taken",
+]
 
 # What chunks were last known to be stored by: pool, epoch, and the number of that knowledge (core/known.py).
 Mark = tuple[int, int, int]
@@ -27,6 +40,8 @@ Mark = tuple[int, int, int]
 Stretches = tuple[list[bytes], list[int]]
 # How many items a stretch has, or a few more.
 STRETCH = 64
+# What is remembered of an item for the native module takes about so much, beside the parts that it holds.
+_SHOT_BYTES = 500
 # How often the first item is looked for among those of before, when the beginning of a list was cut off.
 _MOST_SHIFTS = 8
 _new = tuple.__new__
@@ -52,6 +67,7 @@ class Sequence:
         "open_links",
         "pairs",
         "root",
+        "shots",
         "size",
         "stretches",
     )
@@ -75,6 +91,8 @@ class Sequence:
         self.open_links, self.open_count = b"", -1
         # The values themselves, where the program promised not to change them or they are compared by identity.
         self.objects: Any = None
+        # What the items consisted of, for the native module; None where nobody looked, or in vain.
+        self.shots: Shots | None = None
         # The types of the items, held for what was stored of them: one of a function may have no other home.
         self.kinds: frozenset[type] = frozenset()
         # Whether equal bytes mean equal items: not so where bytes are inside, which pack like bytearrays.
@@ -140,6 +158,13 @@ class Sequence:
             return self.body == other.body
         # One was packed together, the other one by one.
         return all(self.content(place) == other.content(place) for place in range(len(self.heads)))
+
+
+class Shots(NamedTuple):
+    """What the items of a list consisted of (base/compiled.c), and the knowledge of classes by which that was taken."""
+
+    each: list[Any]
+    alike: Alike
 
 
 class Block(NamedTuple):
@@ -230,3 +255,31 @@ def are_same(old: Sequence, values: list[Any], keys: tuple[str, ...] | None) -> 
     if count > len(values) or (keys is not None and keys[:count] != old.keys):
         return False
     return all(map(is_, objects, values))
+
+
+def are_unchanged(old: Sequence, values: list[Any], alike: Alike) -> bool:
+    """Whether a list begins with items that consist of the very parts of before: then their bytes are those of before.
+
+    Exact, and quicker than packing them. Where it is False, their bytes may be the same all the same.
+    """
+    shots = old.shots
+    if native is None or shots is None or shots.alike is not alike or len(old.heads) > len(values):
+        return False
+    return bool(native.unchanged(shots.each, values, alike.comparable) == len(old.heads))
+
+
+def taken(made: Sequence, old: Sequence | None, values: list[Any], alike: Alike, *, is_same: bool) -> Shots | None:
+    """What the items consist of now; `is_same` says that they begin with those of before.
+
+    None where they cannot be remembered so. After shots that were of no use none are taken once: a program that puts
+    other objects every time would pay for each of them.
+    """
+    before = old.shots if old is not None else None
+    if native is None or (before is not None and not is_same):
+        return None
+    start = len(before.each) if before is not None else 0
+    each = native.take(values, alike.comparable, start)
+    if each is None:
+        return None
+    made.cost_bytes += made.size + _SHOT_BYTES * len(values)
+    return Shots([*before.each, *each] if before is not None else each, alike)

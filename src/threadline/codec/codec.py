@@ -259,10 +259,11 @@ class Codec:
         except Exception:  # something is wrong, which the slower way will name
             return self.decode(framed(heads, bodies))  # type: ignore[no-any-return]
 
-    def refresh(self) -> None:
-        """Notice registrations made since."""
+    def refresh(self) -> Codec:
+        """This codec, which has noticed the registrations made since."""
         if self._generation != registry.generation:
             self._forget()
+        return self
 
     def _forget(self) -> None:
         """Start over with what a type means, because registrations have changed."""

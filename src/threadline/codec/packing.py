@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
 import ormsgpack
 
+from ..base.native import native
 from ..errors import Corrupt, NotSerializable
 from .framing import array_header, ext_frame
 from .limits import DEEPEST, a_list, a_number, a_text, check_room, is_deeper, of_length
@@ -123,6 +125,9 @@ def hides_mutable_bytes(value: Any) -> bool:
     Most packed values show by their bytes alone that they hold neither: `may_hold_bytes`. Other values are looked
     through level by level; objects inside were looked through when they were packed themselves.
     """
+    if native is not None:
+        with suppress(RecursionError):  # level by level it can be told all the same
+            return bool(native.holds_mutable_bytes(value))
     if type(value) is list and _SEE_THROUGH.isdisjoint(map(type, value)):
         return False
     level = _suspects(value)

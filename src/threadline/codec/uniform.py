@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter, eq
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, NamedTuple, TypeVar
 
+from ..base.native import native
 from ..errors import NotAllowed
 from .allowed import TypeRules, found_by, registry
 from .data_classes import Fields, fields_excluded, shape_of
@@ -57,6 +59,8 @@ class Alike:
         self._counts: dict[type, int] = {}
         self._together: dict[frozenset[type], _Together] = {}
         self._others: set[type] = set()
+        # Of those that the native module may compare: where an object has its other parts (base/compiled.c).
+        self.comparable: dict[type, tuple[int, int]] = {}
         # Of models: the header of those that were given these fields.
         self._varied: dict[tuple[type, frozenset[str]], bytes] = {}
 
@@ -133,6 +137,10 @@ class Alike:
             self._counts[kind] = len(known.fields.names)
             self.headers[kind] = known.header
             self._known[kind] = known
+            if native is not None and known.fields.mask_of is None:
+                slots = _slots_of(kind) if known.fields.are_models else (0, 0)
+                if slots is not None and _has_plain_dict(kind):
+                    self.comparable[kind] = slots
         return True
 
     def _look_at(self, kind: type) -> _Known | None:
@@ -155,6 +163,24 @@ class Alike:
         except NotAllowed:
             return False
         return True
+
+
+def _has_plain_dict(kind: type) -> bool:
+    """Whether the `__dict__` of an instance is what its class keeps there, and no code of a class answers for it."""
+    found = [base.__dict__["__dict__"] for base in kind.__mro__ if "__dict__" in base.__dict__]
+    return bool(found) and all([type(each) is GetSetDescriptorType for each in found])
+
+
+def _slots_of(kind: type) -> tuple[int, int] | None:
+    """Where a model has its extra and its private parts; None where it does not keep them in slots."""
+    assert native is not None
+    offsets = []
+    for name in ("__pydantic_extra__", "__pydantic_private__"):
+        found = [base.__dict__[name] for base in kind.__mro__ if name in base.__dict__]
+        if not found or type(found[0]) is not MemberDescriptorType:
+            return None
+        offsets.append(native.slot_offset(found[0]))
+    return offsets[0], offsets[1]
 
 
 # Which fields were given may differ from model to model.

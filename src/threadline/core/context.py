@@ -239,7 +239,9 @@ class Tools:
     def _use(self, codec: Codec) -> None:
         """Encode and decode by a codec; begin to remember what it decodes and recognises."""
         self.codec, options = codec, self.options
-        self._encoder = Encoder(codec, self.digesters.of(0), trust_identity=options.trust_identity)
+        # A store in memory has its values there once already.
+        holds_parts, trust = not self.is_in_memory, options.trust_identity
+        self._encoder = Encoder(codec, self.digesters.of(0), trust_identity=trust, holds_parts=holds_parts)
         # The encoder of every thread; None where names depend on the pool.
         self.sole_encoder = self._encoder if self.envelope.ring is None else None
         self.reader = Reader(
