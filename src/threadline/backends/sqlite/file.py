@@ -33,9 +33,11 @@ _Identity = tuple[int, int]
 _AT_FDCWD, _STATX_INO = -100, 0x100
 # Of what statx answers: the inode, and behind the times the device's two numbers.
 _STATX = struct.Struct("=32xQ96xII112x")
-# A folder that was changed so shortly before it was looked at may be changed again without getting another time: some
-# file systems count in steps of a second or two.
-_SETTLED_NANOSECONDS = 3_000_000_000
+# A folder that was changed so shortly before it was looked at may be changed again without getting another time: the
+# clock of the system counts in steps of up to 10 ms, and some file systems in steps of a second or two. Times that are no
+# multiples of 10 ms are of a file system that keeps what the clock says.
+_STEP_NANOSECONDS = 10_000_000
+_SETTLED_NANOSECONDS, _COARSELY_SETTLED_NANOSECONDS = 10 * _STEP_NANOSECONDS, 3_000_000_000
 _TRUSTED_SECONDS = 1.0
 # As `os.fsencode` has it.
 _NAMES, _HOW = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
@@ -130,7 +132,7 @@ class DatabaseFile:
                     return
         self._check_names(connection)
         if now is not None:
-            is_settled = now[1] and self._is_in_use and time.time_ns() - max(now[2:]) > _SETTLED_NANOSECONDS
+            is_settled = now[1] and self._is_in_use and _is_settled(now[2], now[3])
             self._folder_then, self._trusted_until = now if is_settled else None, time.monotonic() + _TRUSTED_SECONDS
 
     def _check_names(self, connection: sqlite3.Connection) -> None:
@@ -155,6 +157,13 @@ class DatabaseFile:
     def _lose(self, reason: str) -> NoReturn:
         self.lost = reason
         raise Unavailable(reason)
+
+
+def _is_settled(modified: int, changed: int) -> bool:
+    """Whether another change of a folder than the one of these times would show by other times."""
+    is_fine = modified % _STEP_NANOSECONDS and changed % _STEP_NANOSECONDS
+    lasting = _SETTLED_NANOSECONDS if is_fine else _COARSELY_SETTLED_NANOSECONDS
+    return time.time_ns() - max(modified, changed) > lasting
 
 
 def absolute(path: str) -> str:

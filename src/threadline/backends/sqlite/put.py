@@ -250,20 +250,17 @@ def put_together(connection: sqlite3.Connection, sql: Statements, changes: Seque
     """Make changes to threads that are known, inside a write transaction; None for each that was not as expected."""
     cursor = connection.cursor()
     cursor.row_factory = None
-    threads = {row[0]: row[1:] for row in _threads(cursor, sql, [change.thread_id for change in changes])}
+    threads = _threads(cursor, sql, changes)
     is_made = [
-        change.thread_id in threads
-        and _is_expected(threads[change.thread_id], change)
-        and _has_witnesses(cursor, sql, threads[change.thread_id], change)
-        for change in changes
+        thread is not None and _is_expected(thread, change) and _has_witnesses(cursor, sql, thread, change)
+        for thread, change in zip(threads, changes, strict=True)
     ]
     chunks: list[Any] = []
     moved: list[Any] = []
     checkpoints: list[Any] = []
     adds: list[Any] = []
     replaces: list[Any] = []
-    for change in compress(changes, is_made):
-        serial, pool, *_, active = threads[change.thread_id]
+    for (serial, pool, _, _, _, active, _), change in compress(zip(threads, changes, strict=True), is_made):
         chunks += [(pool, *chunk) for chunk in change.chunks]
         if change.moved:
             moved += [(pool, *chunk) for chunk in change.moved]
@@ -308,23 +305,43 @@ def _for_rows(statement: str, count: int) -> str:
     return f"{head} VALUES {', '.join([marks] * count)}"
 
 
-def _threads(cursor: sqlite3.Cursor, sql: Statements, thread_ids: list[str]) -> list[Any]:
-    size = next(size for size in _SIZES if len(thread_ids) <= size)
-    values = thread_ids + thread_ids[-1:] * (size - len(thread_ids))
-    columns = "thread_id, serial, pool, epoch, status, deleted_before, active"
-    marks = ", ".join("?" * size)
-    return cursor.execute(f"SELECT {columns} FROM {sql.t} WHERE thread_id IN ({marks})", values).fetchall()
+def _threads(cursor: sqlite3.Cursor, sql: Statements, changes: Sequence[Change]) -> list[Any]:
+    """The thread of each change, and whether its first witness is there, in one look; None for a thread that is not."""
+    looks = [(at, one.thread_id, *(one.witnesses[0] if one.witnesses else _NOBODY)) for at, one in enumerate(changes)]
+    size = next(size for size in _SIZES if len(looks) <= size)
+    looks += looks[-1:] * (size - len(looks))
+    found: list[Any] = [None] * len(changes)
+    for at, *thread in cursor.execute(_looking(sql.t, sql.c, size), list(chain.from_iterable(looks))).fetchall():
+        found[at] = thread
+    return found
+
+
+@lru_cache(maxsize=64)
+def _looking(threads: str, checkpoints: str, count: int) -> str:
+    """What looks for so many threads and witnesses."""
+    witness = f"SELECT 1 FROM {checkpoints} w WHERE w.pool = t.pool AND w.thread = t.serial AND w.namespace = v.namespace"
+    return (
+        f"WITH v (at, thread_id, namespace, id, created) AS (VALUES {', '.join(['(?, ?, ?, ?, ?)'] * count)}) "
+        f"SELECT v.at, t.serial, t.pool, t.epoch, t.status, t.deleted_before, t.active, "
+        f"EXISTS ({witness} AND w.id = v.id AND w.created = v.created) "
+        f"FROM v CROSS JOIN {threads} t ON t.thread_id = v.thread_id"
+    )
 
 
 def _is_expected(thread: Sequence[Any], change: Change) -> bool:
-    _, pool, epoch, status, deleted_before, _ = thread
+    _, pool, epoch, status, deleted_before, *_ = thread
     # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
     return (pool, epoch) == change.stamp and status not in ("deleted", "archived") and deleted_before is None
 
 
 def _has_witnesses(cursor: sqlite3.Cursor, sql: Statements, thread: Sequence[Any], change: Change) -> bool:
     """Whether the rows that the change relies on are there."""
-    serial, pool, *_ = thread
-    return all(
-        cursor.execute(sql.has_witness, (pool, serial, *witness)).fetchone() is not None for witness in change.witnesses
-    )
+    if not change.witnesses:
+        return True
+    serial, pool, *_, has_first = thread
+    if not has_first:
+        return False
+    for witness in change.witnesses[1:]:
+        if cursor.execute(sql.has_witness, (pool, serial, *witness)).fetchone() is None:
+            return False
+    return True
