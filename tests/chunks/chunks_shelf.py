@@ -56,7 +56,11 @@ class Shelf:
 
     def tree(self, ref: Ref) -> Any:
         """A reference, or the tree that it describes in a chunk of its own."""
-        return unpack_root(*self.chunks[ref.digest]) if isinstance(ref, Root) else ref
+        if not isinstance(ref, Root):
+            return ref
+        pile = Pile()
+        pile.roots[ref.digest] = unpack_root(*self.chunks[ref.digest])
+        return pile.tree(ref)
 
     def read(self, ref: Any, **options: Any) -> Any:
         """The value of a reference, read by a reader that has seen nothing yet."""
@@ -106,7 +110,7 @@ def packed(ref: Any) -> tuple[bytes, Any]:
     if isinstance(ref, Pieces):
         return b"".join(ref.digests), [PIECES, 0, len(ref.digests)]
     if isinstance(ref, Root):
-        return ref.digest, True
+        return b"".join((ref.digest, *ref.behind)), len(ref.behind) or True
     pairs = list(map(packed, ref.refs))
     links = [digest for level in ref.levels for digest in level] + [pair[0] for pair in pairs]
     entries: Any = [pair[1] for pair in pairs]

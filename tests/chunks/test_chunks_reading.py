@@ -87,6 +87,8 @@ def test_an_item_is_not_taken_for_a_node_nor_a_node_for_an_item():
         Pieces(tree.levels[-1]),
         Root(leaf),
         Root(item),
+        Root(item, (item,)),
+        Root(leaf, (item, leaf)),
     ):
         with pytest.raises(Corrupt):
             shelf.read(wrong)
@@ -163,6 +165,7 @@ REFS = st.recursive(
     DIGESTS
     | st.builds(Inline, st.binary(max_size=20))
     | st.builds(Root, DIGESTS)
+    | st.builds(Root, DIGESTS, st.lists(DIGESTS, min_size=1, max_size=7).map(tuple))
     | st.builds(Pieces, st.lists(DIGESTS, max_size=4).map(tuple)),
     lambda inner: (
         st.builds(lambda levels, refs: Tree(LIST, levels, tuple(refs)), LEVELS, st.lists(inner, max_size=4))

@@ -10,7 +10,8 @@ from langchain_core.messages import HumanMessage
 from threadline.chunks.cutting import ends_run
 from threadline.chunks.digest import Digester
 from threadline.chunks.encode import is_same_value
-from threadline.chunks.refs import LIST, MAP, Inline, Root, Tree
+from threadline.chunks.refs import LIST, MAP, Inline, Root, Tree, pairs_of, unpack_ref
+from threadline.errors import Corrupt
 
 LONG = "x" * 200
 CONTENTS = {
@@ -221,3 +222,45 @@ def test_a_state_is_read_level_by_level_each_level_in_one_query():
     asked = [digest for fetch in shelf.fetches for digest in fetch]
     assert len(asked) == len(set(asked))
     assert all(fetch == sorted(fetch) for fetch in shelf.fetches)
+
+
+def test_a_list_that_grows_stores_a_root_for_one_of_eight_items():
+    """The others stand behind the root of before; however the list came about, the reference is the same."""
+    shelf, items, before, roots = Shelf(), [], None, []
+    for at in range(300):
+        items = [*items, LONG + str(at)]
+        kept = shelf.keep(items, before)
+        before = kept.source
+        assert shelf.read(kept.ref) == items
+        if isinstance(kept.ref, Root):
+            assert len(kept.ref.behind) == len(shelf.tree(kept.ref).refs) % 8
+            roots.append(kept.ref.digest)
+        whole = Shelf().keep(items).ref
+        assert type(whole) is type(kept.ref)
+        assert not isinstance(whole, Root) or whole.behind == kept.ref.behind
+    assert len(roots) > 150
+    assert len(set(roots)) < len(roots) / 3  # a root more where a run closes
+
+
+def test_items_behind_a_root_that_is_not_of_a_list_are_corrupt():
+    shelf = Shelf()
+    root = shelf.keep({str(at): LONG + str(at) for at in range(100)}).ref
+    item = shelf.keep(LONG).ref
+    assert isinstance(root, Root)
+    with pytest.raises(Corrupt):
+        shelf.read(Root(root.digest, (item,)))
+
+
+@pytest.mark.parametrize("count", [0, -1, 128, 1 << 62, False])
+def test_an_impossible_number_of_items_behind_a_root_is_corrupt(count):
+    for unpack in (lambda: unpack_ref(b"x" * 16 * 200, count), lambda: pairs_of(b"x" * 16 * 200, {"a": count})):
+        with pytest.raises(Corrupt):
+            unpack()
+
+
+def test_fewer_items_than_stand_behind_a_root_are_corrupt():
+    with pytest.raises(Corrupt):
+        unpack_ref(b"x" * 32, 2)
+    with pytest.raises(Corrupt):
+        pairs_of(b"x" * 32, {"a": 2})
+    assert unpack_ref(b"x" * 48, 2) == Root(b"x" * 16, (b"x" * 16, b"x" * 16))

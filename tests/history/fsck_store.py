@@ -6,7 +6,8 @@ from threadline.chunks.cutting import ends_run
 from threadline.chunks.gather import chunk_place
 from threadline.chunks.pack import PACK, unpack_pack
 
-STEPS = 12
+# A multiple of eight: the root of the last checkpoint names all its messages (chunks/runs.py).
+STEPS = 16
 
 
 def config(thread_id="t", checkpoint_id=None, namespace=""):
@@ -22,7 +23,7 @@ def name(number):
 
 def message(number, thread_id="t"):
     # A word by which no run of messages closes within the steps of these threads: each stays a chunk of its own.
-    return {"id": f"m{number}", "text": f"{thread_id} says15 {number} " * 20}
+    return {"id": f"m{number}", "text": f"{thread_id} says3065 {number} " * 20}
 
 
 def add(left, right):

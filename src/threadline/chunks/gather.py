@@ -75,6 +75,15 @@ class Pile:
         # Whether there was not enough memory for all of it, and the pile was given up.
         self.is_too_large = False
 
+    def tree(self, ref: Root) -> Tree:
+        """The tree that a root describes, with the items that stand behind it; KeyError without its chunk."""
+        tree = self.roots[ref.digest]
+        if not ref.behind:
+            return tree
+        if tree.kind != LIST:
+            raise Corrupt("items stand behind a root that is not of a list")
+        return Tree(LIST, tree.levels, tree.refs + ref.behind)
+
     def give_up(self) -> None:
         """There is no memory for it: let go of what was gathered. Whoever needs a value of it is told so."""
         for held in (self.items, self.nodes, self.roots, self.moved):
@@ -350,6 +359,7 @@ def _need(ref: Ref, pile: Pile, items: set[bytes], nodes: dict[bytes, tuple[int,
         items.update(digest for digest in ref.digests if digest not in pile.items)
     elif isinstance(ref, Root):
         nodes[ref.digest] = _ROOT, 0
+        items.update(digest for digest in ref.behind if digest not in pile.items)
     elif isinstance(ref, Tree):
         for child in ref.refs:
             _need(child, pile, items, nodes)

@@ -135,7 +135,7 @@ class Reader:
             if self.share_decoded:
                 return self._shared(ref, pile, self.budget(ref, pile))
             if type(ref) is Root:
-                ref = pile.roots[ref.digest]
+                ref = pile.tree(ref)
             if type(ref) is Tree:
                 return self._tree(ref, pile, self.budget(ref, pile))
             content = self.content(ref, pile)
@@ -174,7 +174,7 @@ class Reader:
             budget.take(0, sum(map(len, pieces)))
             return b"".join(pieces)
         if isinstance(ref, Root):
-            ref = pile.roots[ref.digest]
+            ref = pile.tree(ref)
         assert isinstance(ref, Tree)
         keys, parts = self._parts(ref, pile, budget)
         if ref.kind == MAP:
@@ -271,7 +271,7 @@ class Reader:
     def _shared(self, ref: Ref, pile: Pile, budget: Budget) -> Any:
         """The value, made of objects that other values may hold too."""
         if isinstance(ref, Root):
-            ref = pile.roots[ref.digest]
+            ref = pile.tree(ref)
         if type(ref) is bytes:
             return self._shared_entries(Node((ref,)), LIST, pile, budget)[0]
         if not isinstance(ref, Tree):

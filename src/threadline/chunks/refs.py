@@ -4,7 +4,8 @@
     Inline    the item itself, when it is small
     Pieces    the digests of chunks that hold consecutive pieces of one large item
     Tree      a list or a dict taken apart: the nodes of its closed runs, and the references of its open run
-    Root      a tree whose own description is too long for a row: the digest of the chunk that holds it
+    Root      a tree whose own description is too long for a row: the digest of the chunk that holds it, and of a list
+              the items that were added since
 
 Packed, digests are left out: they stand in the row's `links`, in the order in which the packed references
 need them. So walking and collecting read links and never decode anything. A writer handles references only in this
@@ -51,6 +52,8 @@ LIST, MAP, PIECES = 0, 1, 2
 _DEEPEST = 24
 # Trees within trees: what is nested deeper is written in pieces (chunks/encode.py).
 _DEEPEST_NESTED = 130
+# A run has no more entries (chunks/cutting.py), so no more stand behind a root.
+_MOST_BEHIND = 128
 _ONLY_LINKS, _INTEGERS = frozenset((bytes,)), frozenset((int,))
 # What taking damaged references apart may raise; inside a generator, StopIteration arrives as RuntimeError.
 _MISFITS = (StopIteration, RuntimeError, TypeError, ValueError, LookupError, AttributeError)
@@ -74,9 +77,10 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A tree whose description is a chunk of its own."""
+    """A tree whose description is a chunk of its own; of a list, items may follow behind those of its open run."""
 
     digest: bytes
+    behind: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +205,7 @@ def links_of(ref: Ref) -> Iterator[bytes]:
         yield from ref.digests
     elif isinstance(ref, Root):
         yield ref.digest
+        yield from ref.behind
     elif isinstance(ref, Tree):
         for level in ref.levels:
             yield from level
@@ -237,6 +242,8 @@ def _unpack(packed: Any, links: Iterator[bytes], level: int = 0) -> Ref:
         return Inline(packed)
     if packed is True:
         return Root(next(links))
+    if type(packed) is int and 0 < packed < _MOST_BEHIND:
+        return Root(next(links), tuple([next(links) for _ in range(packed)]))
     if type(packed) is not list or level > _DEEPEST_NESTED:
         raise ValueError("no reference is stored like this")
     kind, counts, entries = packed
@@ -262,6 +269,8 @@ def _count(packed: Any, level: int = 0) -> int:
         return 1
     if type(packed) is bytes:
         return 0
+    if type(packed) is int and 0 < packed < _MOST_BEHIND:
+        return 1 + packed
     if type(packed) is not list or level > _DEEPEST_NESTED:
         raise ValueError("no reference is stored like this")
     kind, counts, entries = packed

@@ -7,7 +7,8 @@ becomes a plain leaf that names its items. Those of a pack get rows of their own
 again stores that file alone, and the pack is needed no more.
 
 The names of nodes that no node above holds, and the references of the open run, are the root: part of the checkpoint's
-document if it is short, else a chunk of its own.
+document if it is short, else a chunk of its own. The last items of an open run, up to seven, stand in the document all
+the same: seven of eight puts of a growing list store no root.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from typing import Any
 import ormsgpack
 
 from ..codec.framing import array_header, map_header
-from .cutting import FEWEST_IN_RUN, INLINE_BYTES, ROOT_BYTES, ends_run
+from ..ports.checkpoints import DIGEST_BYTES
+from .cutting import FEWEST_IN_RUN, INLINE_BYTES, MOST_BEHIND, ROOT_BYTES, ends_run
 from .digest import Digester
 from .pack import LARGEST_PACK, pack_of, pointer_to, split_object
 from .refs import LIST, Pair
@@ -110,9 +112,14 @@ def root_of(kind: int, levels: list[list[bytes]], links: bytes, entries: Any, ba
     content = ormsgpack.packb(packed)
     if len(links) + len(content) <= ROOT_BYTES:
         return links, packed
+    behind = entries % MOST_BEHIND if type(entries) is int else 0
+    if behind:
+        # They stand behind the name of the chunk: a list that grows by one item does not need another chunk each time.
+        links, last = links[: -DIGEST_BYTES * behind], links[-DIGEST_BYTES * behind :]
+        content = ormsgpack.packb([*packed[:2], entries - behind])
     name = digester.node(links, content)
     batch.add_node(name, links, content)
-    return name, True
+    return (name + last, behind) if behind else (name, True)
 
 
 def _open_run(new: Sequence, start: int, fresh: Chunks, chunks: Chunks) -> Pair:

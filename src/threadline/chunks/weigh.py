@@ -115,8 +115,8 @@ def _collected(refs: Iterable[Any], up: int) -> Part:
         elif isinstance(ref, Pieces):
             named += ref.digests
         elif isinstance(ref, Root):
-            named.append((ref.digest, 0, up))
-            nested = max(nested, up)
+            named += [(ref.digest, 0, up), *ref.behind]
+            entries, nested = entries + len(ref.behind), max(nested, up)
         elif isinstance(ref, Tree):
             named += [(digest, depth, up) for digest, depth in ref.nodes()]
             waiting += [(child, up + 1) for child in ref.refs]

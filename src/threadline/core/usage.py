@@ -158,6 +158,8 @@ class _Types(_Counting):
         await reader.gather_roots(self.pool, refs, fetch, roots)
         for ref in refs:
             if isinstance(ref, Root):
+                for behind in ref.behind:
+                    self._expand(behind, level, items.append)
                 if ref.digest in self.seen:
                     continue
                 self.seen.add(ref.digest)

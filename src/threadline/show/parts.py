@@ -236,7 +236,7 @@ class _Reading:
         await self.store.tools.reader.gather_roots(self.found.pool, [ref], fetch, self.pile)
         if ref.digest not in self.pile.roots:
             raise self._trouble(ref.digest)
-        return self.pile.roots[ref.digest]
+        return self.pile.tree(ref)
 
     async def _child(self, tree: Tree, step: Any) -> Ref:
         if tree.kind == MAP:

@@ -34,8 +34,8 @@ _AT_FDCWD, _STATX_INO = -100, 0x100
 # Of what statx answers: the inode, and behind the times the device's two numbers.
 _STATX = struct.Struct("=32xQ96xII112x")
 # A folder that was changed so shortly before it was looked at may be changed again without getting another time: the
-# clock of the system counts in steps of up to 10 ms, and some file systems in steps of a second or two. Times that are no
-# multiples of 10 ms are of a file system that keeps what the clock says.
+# clock of the system counts in steps of up to 10 ms, and some file systems in steps of a second or two. Times that
+# are no multiples of 10 ms are of a file system that keeps what the clock says.
 _STEP_NANOSECONDS = 10_000_000
 _SETTLED_NANOSECONDS, _COARSELY_SETTLED_NANOSECONDS = 10 * _STEP_NANOSECONDS, 3_000_000_000
 _TRUSTED_SECONDS = 1.0

@@ -319,11 +319,11 @@ def _threads(cursor: sqlite3.Cursor, sql: Statements, changes: Sequence[Change])
 @lru_cache(maxsize=64)
 def _looking(threads: str, checkpoints: str, count: int) -> str:
     """What looks for so many threads and witnesses."""
-    witness = f"SELECT 1 FROM {checkpoints} w WHERE w.pool = t.pool AND w.thread = t.serial AND w.namespace = v.namespace"
+    witness = f"SELECT 1 FROM {checkpoints} w WHERE w.pool = t.pool AND w.thread = t.serial"
     return (
         f"WITH v (at, thread_id, namespace, id, created) AS (VALUES {', '.join(['(?, ?, ?, ?, ?)'] * count)}) "
         f"SELECT v.at, t.serial, t.pool, t.epoch, t.status, t.deleted_before, t.active, "
-        f"EXISTS ({witness} AND w.id = v.id AND w.created = v.created) "
+        f"EXISTS ({witness} AND w.namespace = v.namespace AND w.id = v.id AND w.created = v.created) "
         f"FROM v CROSS JOIN {threads} t ON t.thread_id = v.thread_id"
     )
 

@@ -219,7 +219,7 @@ async def _compare(store: Context, founds: tuple[Found, Found], *, all_channels:
 
 def _described(ref: Ref | None, pile: Pile) -> Ref | None:
     """A reference, or the tree that it describes in a chunk of its own; one that is damaged stays as it is."""
-    return pile.roots.get(ref.digest, ref) if isinstance(ref, Root) else ref
+    return pile.tree(ref) if isinstance(ref, Root) and ref.digest in pile.roots else ref
 
 
 async def _gather(

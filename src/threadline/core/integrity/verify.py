@@ -155,7 +155,7 @@ class Walk:
             below = _joined(self.troubled.get(digest, ()) for digest in ref.digests)
             return below or self._wholes.get(_whole(ref), ())
         if isinstance(ref, Root):
-            return self.troubled.get(ref.digest, ())
+            return _joined(self.troubled.get(digest, ()) for digest in (ref.digest, *ref.behind))
         assert isinstance(ref, Tree)
         below = _joined(self.troubled.get(digest, ()) for digest, _ in ref.nodes())
         return _joined([below, *map(self._troubles_within, ref.refs)])
@@ -220,6 +220,8 @@ class Walk:
                 level.pieces[whole] = ref
         elif isinstance(ref, Root):
             self._want_node(ref.digest, _ROOT, 0, level)
+            for behind in ref.behind:
+                self._want(behind, level)
         elif isinstance(ref, Tree):
             for child in ref.refs:
                 self._want(child, level)
@@ -457,7 +459,7 @@ def _nodes_in(ref: Any) -> Iterator[bytes]:
     if type(ref) is bytes:
         yield ref
     elif isinstance(ref, Root):
-        yield ref.digest
+        yield from (ref.digest, *ref.behind)
     elif isinstance(ref, Tree):
         for digest, _ in ref.nodes():
             yield digest
