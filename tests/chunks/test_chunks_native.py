@@ -138,6 +138,41 @@ def test_threads_that_change_a_list_while_it_is_put_never_tear_an_item(way, conn
         changing.join()
 
 
+@needs_native
+def test_shots_that_are_of_no_use_are_taken_less_and_less_often(monkeypatch, connect):
+    """And again at once where a program comes to keep its objects."""
+    taken, take = [], native.take
+
+    class Counting:
+        unchanged, slot_offset = native.unchanged, native.slot_offset
+
+        @staticmethod
+        def take(values, classes, start):
+            taken.append(len(values) - start)
+            return take(values, classes, start)
+
+    monkeypatch.setattr(comparing, "native", Counting)
+    saver, config = connect(), None
+    if saver._tools.is_in_memory:
+        assert saver._tools.sole_encoder.holds_parts is False
+        return
+    for at in range(100):
+        config = put(saver, {"channel": messages(100 + at)}, after=config)
+    assert 5 <= len(taken) <= 8
+    kept = messages(200)
+    for at in range(100):
+        kept = [*kept, *messages(1, 200 + at)]
+        config = put(saver, {"channel": kept}, after=config)
+    assert taken[-20:] == [1] * 20
+    for turn in range(5):
+        # Read anew, as a graph does for each turn.
+        kept, before = messages(len(kept)), len(taken)
+        for _ in range(4):
+            kept = [*kept, *messages(1, len(kept))]
+            config = put(saver, {"channel": kept}, after=config)
+        assert taken[before:] == [len(kept) - 3, 1, 1, 1], turn
+
+
 # -- the module itself
 
 CLASSES: dict[type, tuple[int, int]] = {}

@@ -42,6 +42,7 @@ Stretches = tuple[list[bytes], list[int]]
 STRETCH = 64
 # What is remembered of an item for the native module takes about so much, beside the parts that it holds.
 _SHOT_BYTES = 500
+_LONGEST_REST = 63
 # How often the first item is looked for among those of before, when the beginning of a list was cut off.
 _MOST_SHIFTS = 8
 _new = tuple.__new__
@@ -66,6 +67,8 @@ class Sequence:
         "open_count",
         "open_links",
         "pairs",
+        "pause",
+        "rest",
         "root",
         "shots",
         "size",
@@ -91,13 +94,19 @@ class Sequence:
         self.open_links, self.open_count = b"", -1
         # The values themselves, where the program promised not to change them or they are compared by identity.
         self.objects: Any = None
-        # What the items consisted of, for the native module; None where nobody looked, or in vain.
+        # What the items consisted of, for the native module; None where nobody looked, or in vain. After shots that
+        # were of no use none are taken for so many puts, and for how many the last time.
         self.shots: Shots | None = None
+        self.rest = self.pause = 0
         # The types of the items, held for what was stored of them: one of a function may have no other home.
         self.kinds: frozenset[type] = frozenset()
         # Whether equal bytes mean equal items: not so where bytes are inside, which pack like bytearrays.
         self.is_exact = True
         self.cost_bytes = 0
+
+    def rest_longer(self) -> None:
+        """Take no shots for twice as many puts as the last time."""
+        self.rest = self.pause = min(2 * self.pause + 1, _LONGEST_REST)
 
     @property
     def body(self) -> bytes:
@@ -165,6 +174,8 @@ class Shots(NamedTuple):
 
     each: list[Any]
     alike: Alike
+    # Whether a list was found unchanged by those of before.
+    were_of_use: bool
 
 
 class Block(NamedTuple):
@@ -271,15 +282,22 @@ def are_unchanged(old: Sequence, values: list[Any], alike: Alike) -> bool:
 def taken(made: Sequence, old: Sequence | None, values: list[Any], alike: Alike, *, is_same: bool) -> Shots | None:
     """What the items consist of now; `is_same` says that they begin with those of before.
 
-    None where they cannot be remembered so. After shots that were of no use none are taken once: a program that puts
-    other objects every time would pay for each of them.
+    None where they cannot be remembered so, and for a while after that was of no use: a program that puts other
+    objects every time does not pay for each of them.
     """
-    before = old.shots if old is not None else None
-    if native is None or (before is not None and not is_same):
+    if native is None:
         return None
-    start = len(before.each) if before is not None else 0
+    before = old.shots if old is not None else None
+    if not is_same and old is not None:
+        made.pause, made.rest = old.pause, max(old.rest - 1, 0)
+        if before is not None and not before.were_of_use:
+            made.rest_longer()
+        if made.rest:
+            return None
+    start = len(before.each) if before is not None and is_same else 0
     each = native.take(values, alike.comparable, start)
     if each is None:
+        made.rest_longer()
         return None
     made.cost_bytes += made.size + _SHOT_BYTES * len(values)
-    return Shots([*before.each, *each] if before is not None else each, alike)
+    return Shots([*before.each, *each] if before is not None and is_same else each, alike, is_same)
