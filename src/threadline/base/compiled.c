@@ -3,13 +3,16 @@
  * This module is optional: base/native.py loads it where it was built, and everything works without it.
  *
  * A *shot* remembers what one value consisted of. An immutable part (text, a number, True, None) is remembered as the
- * very object, which the shot holds, so that no other object can have its address. A list, tuple, dict or data object
+ * very object, which the shot holds, so that no other object can have its address. A list, dict or data object
  * is remembered by its type, how many parts it has, and those parts, in order; not by its address, because it can be
  * changed in place. So a value that consists of the same parts encodes to the same bytes. The reverse does not hold:
  * an equal text that is another object counts as changed, and whoever asks compares bytes then.
  *
- * Rules: no function here runs code of a program. Containers are read with their size checked at each step, and a part
- * is held while it is looked at: an allocation may run the garbage collector, and that finalizers.
+ * Rules: a shot is taken and its value is packed in one step, in which no other code runs: not another thread, because
+ * the interpreter's lock is held throughout, and no finalizer, because the garbage collector rests. Otherwise a change
+ * that came in between would be in the shot and not in the bytes, and would never be noticed. Comparing runs no code of
+ * a program either, but may allocate: containers are read with their size checked at each step, and a part is held while
+ * it is looked at.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -150,23 +153,6 @@ take_dict(Taking *taking, PyObject *dict, int depth)
     return seen == size && PyDict_GET_SIZE(dict) == size;
 }
 
-/* An object that has nothing to store but its __dict__. */
-static int
-take_object(Taking *taking, PyObject *value, int depth)
-{
-    Slots slots;
-    if (depth || !find_slots(taking->classes, Py_TYPE(value), &slots))
-        return 0;
-    if (!is_without(value, slots.extra) || !is_without(value, slots.private_))
-        return 0;
-    if (!add(taking, (PyObject *)Py_TYPE(value), 1))
-        return 0;
-    PyObject *dict = PyObject_GenericGetDict(value, NULL);
-    int done = dict != NULL && PyDict_CheckExact(dict) && take_dict(taking, dict, depth + 1);
-    Py_XDECREF(dict);
-    return done;
-}
-
 static int
 take_value(Taking *taking, PyObject *value, int depth)
 {
@@ -185,25 +171,36 @@ take_value(Taking *taking, PyObject *value, int depth)
     }
     if (PyDict_CheckExact(value))
         return take_dict(taking, value, depth);
-    if (PyTuple_CheckExact(value)) {
-        Py_ssize_t size = PyTuple_GET_SIZE(value);
-        if (!add(taking, (PyObject *)&PyTuple_Type, size))
-            return 0;
-        for (Py_ssize_t at = 0; at < size; at++)
-            if (!take_value(taking, PyTuple_GET_ITEM(value, at), depth + 1))
-                return 0;
-        return 1;
-    }
-    return take_object(taking, value, depth);
+    return 0; /* a tuple or an object in there: packing it calls a function of Python's */
 }
 
-static PyObject *
-take_shot(State *state, Taking *taking, PyObject *value)
+/* An object has nothing to store but its __dict__, and that is what is packed for it: its state. */
+static int
+take_object(Taking *taking, PyObject *value, PyObject *state, const Slots *slots)
 {
-    taking->count = 0;
+    if (!is_without(value, slots->extra) || !is_without(value, slots->private_))
+        return 0;
+    PyObject *dict = PyObject_GenericGetDict(value, NULL);
+    int done = dict == state && PyDict_CheckExact(dict) && add(taking, (PyObject *)Py_TYPE(value), 1) &&
+               take_dict(taking, dict, 1);
+    Py_XDECREF(dict);
+    return done;
+}
+
+/* The shot of a value that was of a type when its state was made; NULL without an error where there can be none. */
+static PyObject *
+take_shot(State *own, Taking *taking, PyObject *value, PyObject *type, PyObject *state)
+{
+    Slots slots;
     Shot *shot = NULL;
-    if (take_held(taking, value, 0)) {
-        shot = PyObject_NewVar(Shot, state->shot_type, taking->count);
+    taking->count = 0;
+    int done = (PyObject *)Py_TYPE(value) == type;
+    if (done && find_slots(taking->classes, Py_TYPE(value), &slots))
+        done = take_object(taking, value, state, &slots);
+    else
+        done = done && value == state && take_value(taking, value, 0);
+    if (done) {
+        shot = PyObject_NewVar(Shot, own->shot_type, taking->count);
         if (shot != NULL) {
             memcpy(shot->parts, taking->parts, taking->count * sizeof(Part));
             taking->count = 0; /* the shot has the references now */
@@ -214,23 +211,11 @@ take_shot(State *state, Taking *taking, PyObject *value)
     return (PyObject *)shot;
 }
 
-PyDoc_STRVAR(take_doc, "take(values, classes, start)\n--\n\n"
-"Shots of the values of a list from a place on; None where one of them has parts that shots know nothing of.\n\n"
-"`classes` has, for each class whose objects may be among the values, the offsets of two slots, or zeros.");
-
+/* Shots of some values; NULL without an error where one of them can have none. */
 static PyObject *
-take(PyObject *module, PyObject *const *args, Py_ssize_t count)
+take(State *own, PyObject *values, PyObject *types, PyObject *states, PyObject *classes, Py_ssize_t start,
+     Py_ssize_t end)
 {
-    if (count != 3 || !PyList_CheckExact(args[0]) || !PyDict_CheckExact(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "take() takes a list, a dict and a number");
-        return NULL;
-    }
-    Py_ssize_t start = PyLong_AsSsize_t(args[2]);
-    if (start < 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "take() begins at 0 or later");
-        return NULL;
-    }
     PyObject *shots = PyList_New(0);
     Taking *taking = PyMem_Malloc(sizeof(Taking));
     if (shots == NULL || taking == NULL) {
@@ -238,20 +223,56 @@ take(PyObject *module, PyObject *const *args, Py_ssize_t count)
         PyMem_Free(taking);
         return PyErr_NoMemory();
     }
-    taking->classes = args[1];
-    for (Py_ssize_t at = start; at < PyList_GET_SIZE(args[0]); at++) {
-        PyObject *shot = take_shot(PyModule_GetState(module), taking, PyList_GET_ITEM(args[0], at));
-        int added = shot != NULL && PyList_Append(shots, shot) == 0;
-        Py_XDECREF(shot);
-        if (!added) {
+    taking->classes = classes;
+    for (Py_ssize_t at = start; at < end && shots != NULL; at++) {
+        PyObject *shot = take_shot(own, taking, PyList_GET_ITEM(values, at), PyList_GET_ITEM(types, at),
+                                   PyList_GET_ITEM(states, at));
+        if (shot == NULL || PyList_Append(shots, shot) < 0)
             Py_CLEAR(shots);
-            break;
-        }
+        Py_XDECREF(shot);
     }
     PyMem_Free(taking);
-    if (shots != NULL || PyErr_Occurred())
-        return shots;
-    Py_RETURN_NONE;
+    return shots;
+}
+
+PyDoc_STRVAR(packed_doc, "packed(values, types, states, classes, start, end, pack, hook, options)\n--\n\n"
+"What `pack(states[start:end], hook, options)` gives, and shots of the values that these are the states of.\n\n"
+"Both are of one moment. None instead of shots where a value has parts that shots know nothing of, or is not what it was\n"
+"when its state was made. `types` are the types of the values then. `classes` has, for each class whose objects may be\n"
+"among the values, the offsets of two slots, or zeros.");
+
+static PyObject *
+packed(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 9 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyList_CheckExact(args[2]) ||
+        !PyDict_CheckExact(args[3])) {
+        PyErr_SetString(PyExc_TypeError, "packed() takes three lists, a dict, two numbers, and how to pack");
+        return NULL;
+    }
+    Py_ssize_t start = PyLong_AsSsize_t(args[4]), end = PyLong_AsSsize_t(args[5]), most = PyList_GET_SIZE(args[0]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (start < 0 || end < start || end > most || PyList_GET_SIZE(args[1]) != most ||
+        PyList_GET_SIZE(args[2]) != most) {
+        PyErr_SetString(PyExc_ValueError, "packed() takes lists of one length, and a stretch of them");
+        return NULL;
+    }
+    PyObject *slice = PyList_GetSlice(args[2], start, end);
+    if (slice == NULL)
+        return NULL;
+    int collects = PyGC_Disable();
+    PyObject *shots = take(PyModule_GetState(module), args[0], args[1], args[2], args[3], start, end);
+    if (shots == NULL && collects)
+        PyGC_Enable(); /* packing may call Python now, and be long */
+    PyObject *bytes = PyErr_Occurred() ? NULL : PyObject_CallFunctionObjArgs(args[6], slice, args[7], args[8], NULL);
+    if (shots != NULL && collects)
+        PyGC_Enable();
+    Py_DECREF(slice);
+    if (bytes == NULL) {
+        Py_XDECREF(shots);
+        return NULL;
+    }
+    return Py_BuildValue("NN", bytes, shots != NULL ? shots : Py_NewRef(Py_None));
 }
 
 /* -- comparing */
@@ -324,14 +345,6 @@ is_same(Comparing *comparing, PyObject *value)
     }
     if (PyDict_CheckExact(value))
         return is_same_dict(comparing, value, part->size);
-    if (PyTuple_CheckExact(value)) {
-        if (PyTuple_GET_SIZE(value) != part->size)
-            return 0;
-        for (Py_ssize_t at = 0; at < part->size; at++)
-            if (!is_same(comparing, PyTuple_GET_ITEM(value, at)))
-                return 0;
-        return 1;
-    }
     return is_same_object(comparing, value);
 }
 
@@ -433,7 +446,7 @@ slot_offset(PyObject *module, PyObject *descriptor)
 }
 
 static PyMethodDef methods[] = {
-    {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL, take_doc},
+    {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, packed_doc},
     {"unchanged", (PyCFunction)(void (*)(void))unchanged, METH_FASTCALL, unchanged_doc},
     {"holds_mutable_bytes", holds_mutable_bytes, METH_O, holds_mutable_bytes_doc},
     {"slot_offset", slot_offset, METH_O, slot_offset_doc},

@@ -1,10 +1,21 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 @final
 class Shot: ...
 
-def take(values: list[Any], classes: Mapping[type, tuple[int, int]], start: int) -> list[Shot] | None: ...
+def packed(
+    values: list[Any],
+    types: list[type],
+    states: list[Any],
+    classes: Mapping[type, tuple[int, int]],
+    start: int,
+    end: int,
+    pack: Callable[..., bytes],
+    hook: Callable[[Any], Any] | None,
+    options: int,
+    /,
+) -> tuple[bytes, list[Shot] | None]: ...
 def unchanged(shots: list[Shot], values: list[Any], classes: Mapping[type, tuple[int, int]]) -> int: ...
 def holds_mutable_bytes(value: Any) -> bool: ...
 def slot_offset(descriptor: Any) -> int: ...

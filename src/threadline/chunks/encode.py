@@ -31,7 +31,19 @@ from .cutting import (
 from .digest import Digester
 from .refs import LIST, MAP, PIECES, Pair, is_plain
 from .runs import Batch, Chunks, cut, root_of
-from .unchanged import STRETCH, Block, Sequence, are_same, are_unchanged, beginning, continued, taken
+from .unchanged import (
+    STRETCH,
+    Block,
+    Sequence,
+    Taking,
+    are_same,
+    are_unchanged,
+    beginning,
+    continuation,
+    note_rest,
+    take_over,
+    wants_shots,
+)
 from .undivided import is_light, take_back, undivided
 from .weigh import check_chunks
 
@@ -184,14 +196,17 @@ class Encoder:
         made: Sequence | None = None
         sent = len(batch.chunks), batch.moved.copy()
         is_long, is_same = self.holds_parts and len(values) > STRETCH and keys is None and not level, False
+        taking: Taking | None = None
         if self.codec.foreign is None and (old is None or old.is_exact):
             if old is not None and old.objects is not None and are_same(old, values, keys):
                 made = self._followed(old, values, keys, batch)
             elif is_long and old is not None and are_unchanged(old, values, self.codec.refresh().alike):
-                is_same = True
-                made = self._followed(old, values, keys, batch)
+                is_same, taking = True, Taking(values[len(old.heads) :], self.codec.alike)
+                made = self._followed(old, values, keys, batch, taking)
             else:
-                made = self._compared(old, kind, values, keys, batch, level)
+                if is_long and wants_shots(old):
+                    taking = Taking(values, self.codec.refresh().alike)
+                made = self._compared(old, kind, values, keys, batch, level, taking)
         if made is None:
             made = self._one_by_one(old, kind, values, keys, path, batch, level)
         if made is old:
@@ -203,8 +218,10 @@ class Encoder:
         if self.trust_identity:
             made.objects = values
         made.cost_bytes = made.size + 150 * len(values) + 500
-        if is_long and made.is_exact and made.objects is None:
-            made.shots = taken(made, old, values, self.codec.alike, is_same=is_same)
+        if taking is not None and made.is_exact and made.objects is None:
+            made.shots = taking.shots(made, old.shots if is_same and old is not None else None)
+        if is_long and not is_same:
+            note_rest(made, old, were_taken=taking is not None)
         if made.size > _SMALL_BYTES:
             _check(made, path, level)
             if not level and not is_light(made):
@@ -227,15 +244,16 @@ class Encoder:
         keys: tuple[str, ...] | None,
         batch: Batch,
         level: int,
+        taking: Taking | None = None,
     ) -> Sequence | None:
         """The sequence by the states of its items, packed in one call; None where each must be encoded by itself."""
         heads, states = self.codec.states(values)
         pack_within, count, known = self.codec.pack_within, len(values), 0
         try:
-            if old is not None and count > STRETCH:
-                known, rest = self._front(states, old)
+            if count > STRETCH:
+                known, rest = self._front(states, old, taking)
             else:
-                rest = packb(states, pack_within, OPTIONS)[1 if count < 16 else 3 if count < 65536 else 5 :]
+                rest = packb(states, pack_within, OPTIONS)[1 if count < 16 else 3 :]
         except (TypeError, ValueError, RecursionError):
             return None
 
@@ -252,25 +270,40 @@ class Encoder:
                 rest = old.span(0, known) + rest
         return self._made(Sequence(kind, keys, heads, rest), old, state, batch, level)
 
-    def _front(self, states: list[Any], old: Sequence) -> tuple[int, bytes]:
+    def _front(self, states: list[Any], old: Sequence | None, taking: Taking | None) -> tuple[int, bytes]:
         """How many items of a long list are what they were, by stretches; and the states of all others, packed.
 
         The bytes of a megabyte are slower to come by than the same in small parts.
         """
-        old.divide()
-        known, pack_within, (parts, starts) = 0, self.codec.pack_within, old.stretches
-        for part, end in zip(parts, [*starts[1:], len(old.heads)], strict=True):
-            if end > len(states):
-                break
-            packed = packb(states[known:end], pack_within, OPTIONS)
-            if len(packed) != len(part) + _header(end - known) or not packed.endswith(part):
-                break
-            known = end
-        rest = states[known:] if known else states
-        return known, packb(rest, pack_within, OPTIONS)[_header(len(rest)) :]
+        known = 0
+        if old is not None:
+            old.divide()
+            parts, starts = old.stretches
+            for part, end in zip(parts, [*starts[1:], len(old.heads)], strict=True):
+                if end > len(states):
+                    break
+                if self._packed(states, known, end, taking) != part:
+                    if taking is not None:
+                        taking.take_back()
+                    break
+                known = end
+        return known, self._packed(states, known, len(states), taking)
+
+    def _packed(self, states: list[Any], start: int, end: int, taking: Taking | None) -> bytes:
+        """Some states side by side."""
+        if taking is not None:
+            packed = taking.packed(states, start, end, self.codec.pack_within)
+        else:
+            packed = packb(states[start:end], self.codec.pack_within, OPTIONS)
+        return packed[1 if end - start < 16 else 3 if end - start < 65536 else 5 :]
 
     def _followed(
-        self, old: Sequence, values: list[Any], keys: tuple[str, ...] | None, batch: Batch
+        self,
+        old: Sequence,
+        values: list[Any],
+        keys: tuple[str, ...] | None,
+        batch: Batch,
+        taking: Taking | None = None,
     ) -> Sequence | None:
         """The sequence whose first items are known to be those of before."""
         known = len(old.heads)
@@ -279,7 +312,7 @@ class Encoder:
         codec = self.codec
         heads, states = codec.states(values[known:])
         try:
-            added = [packb(state, codec.pack_within, OPTIONS) for state in states]
+            added = [self._packed(states, place, place + 1, taking) for place in range(len(states))]
         except (TypeError, ValueError, RecursionError):
             return None
         return self._grown(old, keys, old.heads + heads, b"".join(added), lambda place: added[place - known], batch, 0)
@@ -400,7 +433,7 @@ class Encoder:
         count, place, at = len(heads), 0, 0
         blocks, followers = [], None
         if old is not None and block.length:
-            _take_over(new, old, block)
+            take_over(new, old, block)
             blocks.append(block)
             place, at = block.length, ends[-1]
         base, added = at, new.behind(at)
@@ -429,36 +462,9 @@ class Encoder:
             if followers is None:
                 followers = {old.pairs[bound - 1]: bound for bound in old.bounds if is_plain(old.pairs[bound - 1])}
             if is_plain(pair) and pair in followers:
-                blocks += _continue(new, old, place, followers[pair])
+                blocks += continuation(new, old, place, followers[pair])
                 place, at = len(pairs), ends[-1]
         return blocks
-
-
-def _take_over(new: Sequence, old: Sequence, block: Block) -> None:
-    """Give items that an older sequence has their ends and references."""
-    _, before, length = block
-    new.pairs += old.pairs[before : before + length]
-    offset = (new.ends[-1] if new.ends else 0) - (old.ends[before - 1] if before else 0)
-    own = old.ends[before : before + length]
-    new.ends += [end + offset for end in own] if offset else own
-
-
-def _continue(new: Sequence, old: Sequence, place: int, was: int) -> list[Block]:
-    """Take over the runs of an older sequence that follow a place in both, for as long as they are the same.
-
-    What ends like a run of before is likely to be followed by what followed that one.
-    """
-    blocks = []
-    while length := continued(old, new, place, new.ends[-1], was):
-        blocks.append(Block(place, was, length))
-        _take_over(new, old, blocks[-1])
-        place, was = place + length, was + length
-    return blocks
-
-
-def _header(count: int) -> int:
-    """How many bytes msgpack puts before the items of a list."""
-    return 1 if count < 16 else 3 if count < 65536 else 5
 
 
 def is_same_value(one: Source, other: Source) -> bool:

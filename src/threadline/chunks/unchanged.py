@@ -14,8 +14,10 @@ from itertools import pairwise
 from operator import is_
 from typing import Any, NamedTuple
 
+import ormsgpack
+
 from ..base.native import native
-from ..codec.codec import OBJECT
+from ..codec.codec import OBJECT, OPTIONS
 from ..codec.framing import ext_frame
 from ..codec.uniform import Alike
 from .refs import Pair
@@ -26,11 +28,14 @@ __all__ = [
     "STRETCH",
     "Sequence",
     "Shots",
+    "Taking",
     "are_same",
     "are_unchanged",
     "beginning",
-    "continued",
-    "taken",
+    "continuation",
+    "note_rest",
+    "take_over",
+    "wants_shots",
 ]
 
 # What chunks were last known to be stored by: pool, epoch, and the number of that knowledge (core/known.py).
@@ -45,7 +50,7 @@ _SHOT_BYTES = 500
 _LONGEST_REST = 63
 # How often the first item is looked for among those of before, when the beginning of a list was cut off.
 _MOST_SHIFTS = 8
-_new = tuple.__new__
+_new, packb = tuple.__new__, ormsgpack.packb
 
 
 class Sequence:
@@ -103,10 +108,6 @@ class Sequence:
         # Whether equal bytes mean equal items: not so where bytes are inside, which pack like bytearrays.
         self.is_exact = True
         self.cost_bytes = 0
-
-    def rest_longer(self) -> None:
-        """Take no shots for twice as many puts as the last time."""
-        self.rest = self.pause = min(2 * self.pause + 1, _LONGEST_REST)
 
     @property
     def body(self) -> bytes:
@@ -204,7 +205,29 @@ def beginning(old: Sequence, new: Sequence, state: Callable[[int], bytes]) -> Bl
     return Block(0, 0, front)
 
 
-def continued(old: Sequence, new: Sequence, place: int, at: int, was: int) -> int:
+def take_over(new: Sequence, old: Sequence, block: Block) -> None:
+    """Give items that an older sequence has their ends and references."""
+    _, before, length = block
+    new.pairs += old.pairs[before : before + length]
+    offset = (new.ends[-1] if new.ends else 0) - (old.ends[before - 1] if before else 0)
+    own = old.ends[before : before + length]
+    new.ends += [end + offset for end in own] if offset else own
+
+
+def continuation(new: Sequence, old: Sequence, place: int, was: int) -> list[Block]:
+    """Take over the runs of an older sequence that follow a place in both, for as long as they are the same.
+
+    What ends like a run of before is likely to be followed by what followed that one.
+    """
+    blocks = []
+    while length := _continued(old, new, place, new.ends[-1], was):
+        blocks.append(Block(place, was, length))
+        take_over(new, old, blocks[-1])
+        place, was = place + length, was + length
+    return blocks
+
+
+def _continued(old: Sequence, new: Sequence, place: int, at: int, was: int) -> int:
     """How many items from `place` on, whose bytes begin at `at`, are those that a run of before has from `was` on.
 
     All of the run, or none.
@@ -279,25 +302,61 @@ def are_unchanged(old: Sequence, values: list[Any], alike: Alike) -> bool:
     return bool(native.unchanged(shots.each, values, alike.comparable) == len(old.heads))
 
 
-def taken(made: Sequence, old: Sequence | None, values: list[Any], alike: Alike, *, is_same: bool) -> Shots | None:
-    """What the items consist of now; `is_same` says that they begin with those of before.
+class Taking:
+    """Packs the states of a list's items, and takes shots of the items in the same step."""
 
-    None where they cannot be remembered so, and for a while after that was of no use: a program that puts other
-    objects every time does not pay for each of them.
+    __slots__ = ("_alike", "_each", "_latest", "_types", "_values")
+
+    def __init__(self, values: list[Any], alike: Alike) -> None:
+        self._values, self._alike = values, alike
+        # Before their states are made: what changes its class afterwards gets no shot.
+        self._types = list(map(type, values))
+        self._each: list[Any] | None = []
+        self._latest = 0
+
+    def packed(self, states: list[Any], start: int, end: int, hook: Callable[[Any], Any]) -> bytes:
+        """What the states of some items pack to, as a list; to be called for all items, in their order."""
+        assert native is not None
+        classes = self._alike.comparable
+        content: bytes
+        content, taken = native.packed(self._values, self._types, states, classes, start, end, packb, hook, OPTIONS)
+        if taken is None or self._each is None:
+            self._each = None
+        else:
+            self._each += taken
+            self._latest = len(taken)
+        return content
+
+    def take_back(self) -> None:
+        """What was packed last is not what is stored: these items are packed once more."""
+        if self._each is not None:
+            del self._each[len(self._each) - self._latest :]
+
+    def shots(self, made: Sequence, before: Shots | None) -> Shots | None:
+        """Those of `before`, which describe the items in front, and those that were taken; None where one lacks."""
+        if self._each is None:
+            return None
+        made.cost_bytes += made.size + _SHOT_BYTES * len(made.heads)
+        if before is None:
+            return Shots(self._each, self._alike, False)
+        return Shots([*before.each, *self._each], self._alike, True)
+
+
+def wants_shots(old: Sequence | None) -> bool:
+    """Whether to take shots of a list that does not begin with the very parts of the one before.
+
+    Not for a while after shots that were of no use: a program that puts other objects every time does not pay for each
+    of them.
     """
     if native is None:
-        return None
-    before = old.shots if old is not None else None
-    if not is_same and old is not None:
+        return False
+    return old is None or (old.rest <= 1 if old.shots is None else old.shots.were_of_use)
+
+
+def note_rest(made: Sequence, old: Sequence | None, *, were_taken: bool) -> None:
+    """Note for how many puts no shots are taken, after those of before did not match."""
+    if old is not None:
         made.pause, made.rest = old.pause, max(old.rest - 1, 0)
-        if before is not None and not before.were_of_use:
-            made.rest_longer()
-        if made.rest:
-            return None
-    start = len(before.each) if before is not None and is_same else 0
-    each = native.take(values, alike.comparable, start)
-    if each is None:
-        made.rest_longer()
-        return None
-    made.cost_bytes += made.size + _SHOT_BYTES * len(values)
-    return Shots([*before.each, *each] if before is not None and is_same else each, alike, is_same)
+    is_in_vain = old is not None and old.shots is not None and not old.shots.were_of_use
+    if is_in_vain or (were_taken and made.shots is None):
+        made.rest = made.pause = min(2 * made.pause + 1, _LONGEST_REST)
