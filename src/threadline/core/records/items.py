@@ -370,22 +370,21 @@ def searchable_of(value: Mapping[str, Any], indexed: Sequence[str]) -> str:
 
 
 def searchables_of(values: Sequence[Mapping[str, Any]], indexed: Sequence[str]) -> list[str]:
-    """The same of many values. Most are texts, which need no call for each."""
-    columns = []
-    for field in indexed:
-        head = f'"{field}":'
-        columns.append(
-            [
-                head + _quoted(found)
-                if type(value) is dict
-                and type(found := value.get(field)) is str
-                and len(found) <= LONGEST_INDEXED
-                and found.isprintable()
-                else head + _noted(value, field)
-                for value in values
-            ]
-        )
-    return ["{" + ",".join(noted) + "}" for noted in zip(*columns, strict=True)]
+    """The same of many values."""
+    columns = [_column(values, field) for field in indexed]
+    noted = columns[0] if len(columns) == 1 else map(",".join, zip(*columns, strict=True))
+    return ["{" + one + "}" for one in noted]
+
+
+def _column(values: Sequence[Mapping[str, Any]], field: str) -> list[str]:
+    """A field of many values, as it is noted. Mostly these are short texts without quotes: one look tells."""
+    if {dict}.issuperset(map(type, values)):
+        found: Any = [value.get(field) for value in values]
+        if {str}.issuperset(map(type, found)) and max(map(len, found)) <= LONGEST_INDEXED:
+            text = "".join(found)
+            if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+                return [f'"{field}":"{one}"' for one in found]
+    return [f'"{field}":{_noted(value, field)}' for value in values]
 
 
 def _noted(value: Mapping[str, Any], field: str) -> str:
