@@ -27,7 +27,7 @@ from ..context import Context, Tools
 from ..filters import check_filter, look_up, matches
 from ..rows import LONGEST_INDEXED, searchable_value
 from .contents import has_expired, unpack, unwrapped, wrapped
-from .past import past_changes
+from .past import last_version, past_changes
 from .shapes import Found, ItemOptions, Put, name_of, path_of
 
 __all__ = [
@@ -111,13 +111,20 @@ async def _conditional_changes(
         is_there = before is not None and not has_expired(before, time.time())
         if put.if_version is not None and put.if_version != (version if is_there else ABSENT):
             raise _lost(put)
+        number, updated = (version, before.updated) if before is not None else (0, 0.0)
+        if before is None and put.content is not None and options.keeps_history:
+            # An item that was deleted goes on from there: no two of its versions have the same number.
+            number, updated = await last_version(store, name_of(put.namespace, put.key))
         # A later version never begins at the moment of an earlier one, whatever the clock says.
         # Whole microseconds: a time that was shown or typed finds the version that began then.
-        now = round(max(time.time(), before.updated + 2e-6 if before is not None else 0.0), 6)
+        now = round(max(time.time(), updated + 2e-6), 6)
         own = _changes(store.tools, options, put, now)
-        own[0] = own[0]._replace(if_version=version)
+        record = own[0].record
+        if record is not None and before is None:
+            record = record._replace(version=number + 1)
+        own[0] = own[0]._replace(record=record, if_version=version)
         if options.keeps_history and not (put.content is None and before is None):
-            own += await past_changes(store, options, put, version, now)
+            own += await past_changes(store, options, put, number, now)
         changes += own
         owners += [put] * len(own)
     return changes, owners
