@@ -7,8 +7,10 @@ import math
 import struct
 import subprocess
 import sys
+import threading
 import uuid
 from collections import OrderedDict
+from contextlib import suppress
 
 import ormsgpack
 import pytest
@@ -128,6 +130,29 @@ def test_a_value_is_the_stores_own(store):
         assert got == {"list": [1], "dict": {"a": [2]}}
         got["dict"]["a"].append(3)
         assert store.get(("n",), key).value == {"list": [1], "dict": {"a": [2]}}
+
+
+@pytest.mark.parametrize("kept", [None, 3])
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///{}/counted.db"])
+def test_agents_that_count_together_lose_none(tmp_path, url, kept):
+    """They put the same value over the same version, and only one of them has counted."""
+    store = threadline.Store(url.format(tmp_path), keep_versions=kept)
+
+    def count(times=40):
+        while times:
+            item = store.get(("counted",), "n")
+            value, version = ({"n": item.value["n"] + 1}, item.version) if item is not None else ({"n": 1}, 0)
+            with suppress(threadline.Conflict):
+                store.put(("counted",), "n", value, if_version=version)
+                times -= 1
+
+    agents = [threading.Thread(target=count) for _ in range(4)]
+    for agent in agents:
+        agent.start()
+    for agent in agents:
+        agent.join()
+    item = store.get(("counted",), "n")
+    assert (item.value, item.version) == ({"n": 160}, 160)
 
 
 def test_a_store_with_an_index_asks_for_numpy_when_it_is_made():

@@ -23,6 +23,7 @@ from ...ports.records import (
     end_of_prefix,
     first_version,
     group_of,
+    is_made,
 )
 from .reader import Database, Transaction
 from .statements import Dialect
@@ -239,8 +240,7 @@ class SqlRecords(WithoutVectors):
         if record is None or not rows:
             return record is None and not rows
         there = record_of_row(rows[0])
-        becomes = first_version(record) if expected == ABSENT else expected + 1
-        return there.version == becomes and (there.form, there.value) == (record.form, record.value)
+        return is_made(there, record, expected)
 
     async def touch_records(self, space: RecordSpace, names: Sequence[bytes], expires: float | None) -> None:
         values = [(expires, int(space), name) for name in sorted(names)]

@@ -12,6 +12,7 @@ history, reads the item first and is a compare-and-swap on its version.
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -115,9 +116,7 @@ async def _conditional_changes(
         if before is None and put.content is not None and options.keeps_history:
             # An item that was deleted goes on from there: no two of its versions have the same number.
             number, updated = await last_version(store, name_of(put.namespace, put.key))
-        # A later version never begins at the moment of an earlier one, whatever the clock says.
-        # Whole microseconds: a time that was shown or typed finds the version that began then.
-        now = round(max(time.time(), updated + 2e-6), 6)
+        now = _moment_after(updated)
         own = _changes(store.tools, options, put, now)
         record = own[0].record
         if record is not None and before is None:
@@ -128,6 +127,16 @@ async def _conditional_changes(
         changes += own
         owners += [put] * len(own)
     return changes, owners
+
+
+def _moment_after(updated: float) -> float:
+    """Now, and in any case after a version of that time, whatever the clock says.
+
+    In whole microseconds: a time that was shown or typed finds the version that began then. Where the clock is behind,
+    two writers do not take the same moment: by it a put is told from one of another writer with the same value.
+    """
+    now = time_now()
+    return now if now > updated + 1e-6 else round(updated + random.randrange(2, 1000) / 1e6, 6)
 
 
 async def delete_items(store: Context, options: ItemOptions, prefix: bytes, *, forget: bool) -> int:

@@ -119,6 +119,19 @@ async def test_of_two_writers_who_saw_the_same_version_one_succeeds(saver: Half,
     assert (found.value, found.version) == (b"1", 2)
 
 
+async def test_of_two_writers_of_the_same_value_one_succeeds(saver: Half, thread: str) -> None:
+    item = record(thread, "a", "", "k", value=b"0", created=10.0, updated=10.0)
+    # Two that count one more, each at its own moment: were both told that they did, one would be lost.
+    for expected, value in ((ABSENT, b"1"), (1, b"2")):
+        first = RecordChange(ITEM, item.name, item._replace(value=value, updated=20.0 + expected), expected)
+        second = RecordChange(ITEM, item.name, item._replace(value=value, updated=20.5 + expected), expected)
+        assert await records(saver, "write_records", [first]) is None
+        assert await records(saver, "write_records", [second]) == 0
+        assert await records(saver, "write_records", [first]) is None
+    [found] = await records(saver, "read_records", ITEM, [item.name])
+    assert (found.value, found.updated, found.version) == (b"2", 21.0, 2)
+
+
 async def test_the_same_conditional_change_again_is_harmless(saver: Half, thread: str) -> None:
     item = record(thread, "a", "", "k", value=b"0")
     for change in (
