@@ -119,6 +119,31 @@ def test_keys_are_texts(store, keys):
         store.put(("n",), "k", {"in": keys})
 
 
+@pytest.mark.parametrize("depth", [400, 3000])
+@pytest.mark.parametrize("wrap", [lambda inner: {"a": inner}, lambda inner: [inner]])
+def test_a_value_that_is_nested_too_deeply_or_holds_itself_is_refused(store, depth, wrap):
+    deep = {}
+    for _ in range(depth):
+        deep = wrap(deep)
+    endless = {}
+    endless["a"] = wrap(endless)
+    for value in ({"deep": deep}, endless):
+        with pytest.raises(threadline.InvalidRequest, match="nested"):
+            store.put(("deep",), "k", value)
+        with pytest.raises(threadline.InvalidRequest, match="nested"):
+            store.batch([threadline.PutOp(("deep",), "j", {}), threadline.PutOp(("deep",), "k", value)])
+    assert store.count(("deep",)) == 0
+
+
+@pytest.mark.parametrize("given", [0, 1, 3])
+def test_an_embedding_for_each_text_or_nothing_is_stored(url, given):
+    with threadline.Store(url, index={"dims": 2, "embed": lambda texts: [[1.0, 2.0]] * given}) as store:
+        puts = [threadline.PutOp(("embedded",), key, {"text": key}) for key in "ab"]
+        with pytest.raises(threadline.InvalidRequest, match=f"{given} vectors for 2 texts"):
+            store.batch(puts)
+        assert store.count() == 0
+
+
 def test_a_value_is_the_stores_own(store):
     given = {"list": [1], "dict": {"a": [2]}}
     store.put(("n",), "k", given)
