@@ -40,6 +40,7 @@ from .core.records.items import (
 from .core.records.past import history_of
 from .core.records.shapes import ItemOptions, Version, name_of
 from .core.records.single import (
+    Columns,
     Make,
     Packed,
     Place,
@@ -49,6 +50,7 @@ from .core.records.single import (
     packed_put,
     packed_puts,
     place_of,
+    places_of,
     put_packed,
     read_now,
 )
@@ -61,6 +63,8 @@ __all__ = ["ItemStore"]
 
 T = TypeVar("T")
 Namespace = Sequence[str]
+# The places of items, by their namespaces and their keys, as checked.
+Places = Callable[[Sequence[Any], Sequence[Any]], Sequence[Place]]
 _DEFAULT: Any = object()
 _MOST_TOGETHER = 128
 _name_of = itemgetter(0)
@@ -281,7 +285,7 @@ class ItemStore:
     def batch(self, ops: Iterable[Any]) -> list[Any]:
         """The results of several operations. Reads see the store as it was before; puts are one transaction."""
         asked = list(ops)
-        if self.put_all(asked, PutOp, place_of):
+        if self.put_all(asked, PutOp, places_of):
             return [None] * len(asked)
         prepared = prepare(self._options, self._tools.codec, asked)
         vectors = self._embedder.embed(prepared.texts) if self._embedder is not None and prepared.texts else []
@@ -289,7 +293,7 @@ class ItemStore:
 
     async def abatch(self, ops: Iterable[Any]) -> list[Any]:
         asked = list(ops)
-        if await self.aput_all(asked, PutOp, place_of):
+        if await self.aput_all(asked, PutOp, places_of):
             return [None] * len(asked)
         prepared = prepare(self._options, self._tools.codec, asked)
         vectors = await self._embedder.aembed(prepared.texts) if self._embedder is not None and prepared.texts else []
@@ -299,22 +303,23 @@ class ItemStore:
             return await self._engine.awrite(operation)
         return await self._arun(lambda store: run_batch(store, self._options, prepared, vectors))
 
-    def put_all(self, ops: Sequence[Any], kind: type, place: Callable[[Any, Any], Place]) -> bool:
+    def put_all(self, ops: Sequence[Any], kind: type, places: Places) -> bool:
         """Make a batch of nothing but plain puts of the class `kind`; False, and nothing is done, for any other."""
-        if not ops or type(ops[0]) is not kind or not self.is_straight:
-            return False
-        puts = packed_puts(self._tools, self._options.items, ops, kind, place)
+        puts = self._columns(ops, kind, places)
         if puts is not None:
             self._write(puts)
         return puts is not None
 
-    async def aput_all(self, ops: Sequence[Any], kind: type, place: Callable[[Any, Any], Place]) -> bool:
-        if not ops or type(ops[0]) is not kind or not self.is_straight:
-            return False
-        puts = packed_puts(self._tools, self._options.items, ops, kind, place)
+    async def aput_all(self, ops: Sequence[Any], kind: type, places: Places) -> bool:
+        puts = self._columns(ops, kind, places)
         if puts is not None:
             await self._awrite(puts)
         return puts is not None
+
+    def _columns(self, ops: Sequence[Any], kind: type, places: Places) -> Columns | None:
+        if not ops or type(ops[0]) is not kind or not self.is_straight:
+            return None
+        return packed_puts(self._tools, self._options.items, ops, kind, places)
 
     def count(self, namespace_prefix: Namespace = (), *, filter: Mapping[str, Any] | None = None) -> int:
         """How many items there are below a namespace."""
@@ -377,14 +382,14 @@ class ItemStore:
 
     # -- how operations run
 
-    def _write(self, puts: Sequence[Packed]) -> None:
+    def _write(self, puts: Sequence[Packed] | Columns) -> None:
         memory = self._memory
         if memory is not None and (held := memory.held_items) is not None and self._tools.is_open:
-            held.put(puts, time_now())
+            held.put(puts.rows() if isinstance(puts, Columns) else puts, time_now())
         else:
             self._engine.run(put_packed(self._tools, puts))
 
-    async def _awrite(self, puts: Sequence[Packed]) -> None:
+    async def _awrite(self, puts: Sequence[Packed] | Columns) -> None:
         if self._memory is not None:
             self._write(puts)
         else:

@@ -7,8 +7,10 @@ import math
 import struct
 import subprocess
 import sys
+import threading
 import uuid
 from collections import OrderedDict
+from contextlib import suppress
 
 import ormsgpack
 import pytest
@@ -117,6 +119,31 @@ def test_keys_are_texts(store, keys):
         store.put(("n",), "k", {"in": keys})
 
 
+@pytest.mark.parametrize("depth", [400, 3000])
+@pytest.mark.parametrize("wrap", [lambda inner: {"a": inner}, lambda inner: [inner]])
+def test_a_value_that_is_nested_too_deeply_or_holds_itself_is_refused(store, depth, wrap):
+    deep = {}
+    for _ in range(depth):
+        deep = wrap(deep)
+    endless = {}
+    endless["a"] = wrap(endless)
+    for value in ({"deep": deep}, endless):
+        with pytest.raises(threadline.InvalidRequest, match="nested"):
+            store.put(("deep",), "k", value)
+        with pytest.raises(threadline.InvalidRequest, match="nested"):
+            store.batch([threadline.PutOp(("deep",), "j", {}), threadline.PutOp(("deep",), "k", value)])
+    assert store.count(("deep",)) == 0
+
+
+@pytest.mark.parametrize("given", [0, 1, 3])
+def test_an_embedding_for_each_text_or_nothing_is_stored(url, given):
+    with threadline.Store(url, index={"dims": 2, "embed": lambda texts: [[1.0, 2.0]] * given}) as store:
+        puts = [threadline.PutOp(("embedded",), key, {"text": key}) for key in "ab"]
+        with pytest.raises(threadline.InvalidRequest, match=f"{given} vectors for 2 texts"):
+            store.batch(puts)
+        assert store.count() == 0
+
+
 def test_a_value_is_the_stores_own(store):
     given = {"list": [1], "dict": {"a": [2]}}
     store.put(("n",), "k", given)
@@ -128,6 +155,29 @@ def test_a_value_is_the_stores_own(store):
         assert got == {"list": [1], "dict": {"a": [2]}}
         got["dict"]["a"].append(3)
         assert store.get(("n",), key).value == {"list": [1], "dict": {"a": [2]}}
+
+
+@pytest.mark.parametrize("kept", [None, 3])
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///{}/counted.db"])
+def test_agents_that_count_together_lose_none(tmp_path, url, kept):
+    """They put the same value over the same version, and only one of them has counted."""
+    store = threadline.Store(url.format(tmp_path), keep_versions=kept)
+
+    def count(times=40):
+        while times:
+            item = store.get(("counted",), "n")
+            value, version = ({"n": item.value["n"] + 1}, item.version) if item is not None else ({"n": 1}, 0)
+            with suppress(threadline.Conflict):
+                store.put(("counted",), "n", value, if_version=version)
+                times -= 1
+
+    agents = [threading.Thread(target=count) for _ in range(4)]
+    for agent in agents:
+        agent.start()
+    for agent in agents:
+        agent.join()
+    item = store.get(("counted",), "n")
+    assert (item.value, item.version) == ({"n": 160}, 160)
 
 
 def test_a_store_with_an_index_asks_for_numpy_when_it_is_made():

@@ -24,25 +24,29 @@ class Embedder:
             raise InvalidRequest("index needs embed: a function from texts to vectors, or LangChain embeddings")
 
     def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
-        """The vectors of these texts, on the calling thread."""
-        if hasattr(self._embed, "embed_documents"):
-            return list(self._embed.embed_documents(list(texts)))
-        made = self._embed(list(texts))
-        if isawaitable(made):
-            made = _finished(made)
-        return list(made)
+        """The vectors of these texts, on the calling thread; InvalidRequest where there are more or fewer of them."""
+        made = getattr(self._embed, "embed_documents", self._embed)(list(texts))
+        return _one_each(_finished(made) if isawaitable(made) else made, texts)
 
     async def aembed(self, texts: Sequence[str]) -> list[Sequence[float]]:
         """The same without blocking the event loop."""
         import asyncio
 
         if hasattr(self._embed, "aembed_documents"):
-            return list(await self._embed.aembed_documents(list(texts)))
+            return _one_each(await self._embed.aembed_documents(list(texts)), texts)
         function: Any = getattr(self._embed, "embed_documents", self._embed)
         if iscoroutinefunction(function):
-            return list(await function(list(texts)))
+            return _one_each(await function(list(texts)), texts)
         made = await asyncio.to_thread(function, list(texts))
-        return list(await made if isawaitable(made) else made)
+        return _one_each(await made if isawaitable(made) else made, texts)
+
+
+def _one_each(made: Any, texts: Sequence[str]) -> list[Sequence[float]]:
+    vectors = list(made)
+    if len(vectors) != len(texts):
+        # They would go to other items than those they are of.
+        raise InvalidRequest(f"embed gave {len(vectors)} vectors for {len(texts)} texts: it gives one for each")
+    return vectors
 
 
 def _finished(made: Any) -> Any:

@@ -64,7 +64,10 @@ async def swap_record(backend: Backend, name: str, before: bytes | None, after: 
         return False
     record = Record(packed, 0, after, None, now, now, None, 0) if after is not None else None
     version = held.version if held is not None else ABSENT
-    return await backend.write_records([RecordChange(META, packed, record, version)]) is None
+    if await backend.write_records([RecordChange(META, packed, record, version)]) is None:
+        return True
+    # Another process was faster, perhaps with the same.
+    return await read_record(backend, name) == after
 
 
 async def change_record(

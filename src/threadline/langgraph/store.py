@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -93,14 +93,14 @@ class Store(BaseStore):
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
         asked = list(ops)
-        if self.native.put_all(asked, PutOp, _place):
+        if self.native.put_all(asked, PutOp, _places):
             return [None] * len(asked)
         checked = _checked(asked)
         return [*map(_converted, checked, self.native.batch(map(_native, checked)))]
 
     async def abatch(self, ops: Iterable[Any]) -> list[Any]:
         asked = list(ops)
-        if await self.native.aput_all(asked, PutOp, _place):
+        if await self.native.aput_all(asked, PutOp, _places):
             return [None] * len(asked)
         checked = _checked(asked)
         return [*map(_converted, checked, await self.native.abatch(map(_native, checked)))]
@@ -348,6 +348,14 @@ def _place(namespace: Any, key: Any) -> Place:
         return _place_once(namespace, key if type(key) is str else str(key))
     except TypeError:  # what cannot be remembered is checked each time
         return _place_once.__wrapped__(namespace, str(key))
+
+
+def _places(namespaces: Iterable[Any], keys: Sequence[Any]) -> list[Place]:
+    """The places of many items."""
+    if {str}.issuperset(map(type, keys)):
+        with suppress(TypeError):
+            return [*map(_place_once, namespaces, keys)]
+    return [*map(_place, namespaces, keys)]
 
 
 @lru_cache(4096)

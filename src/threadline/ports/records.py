@@ -11,7 +11,7 @@ Promises every backend keeps, and the contract suite checks:
     A record that is brought over from another store begins with the version it had there (`first_version`).
   - A record that has expired is in no answer that names a time (`now`), whether it was swept or not.
   - The same `write_records` again, after an answer that never came, is harmless: a condition also holds where the
-    record is already what the change would make of it.
+    record is already what the change would make of it, with the same time of update.
   - Methods are coroutines that a blocking backend finishes without suspending.
 """
 
@@ -41,6 +41,7 @@ __all__ = [
     "end_of_prefix",
     "first_version",
     "group_of",
+    "is_made",
     "newest",
     "pack_name",
     "split_name",
@@ -151,6 +152,19 @@ class PlainPuts(Sequence[RecordChange]):
 def first_version(record: Record) -> int:
     """The version that a record has which is put where it must not be there (`ABSENT`)."""
     return record.version or 1
+
+
+def is_made(there: Record, record: Record, expected: int) -> bool:
+    """Whether a put under a condition was made before, and its answer lost.
+
+    Another writer may have put the same value over the same version: the time tells that it is another change.
+    """
+    becomes = first_version(record) if expected == ABSENT else expected + 1
+    return there.version == becomes and (there.form, there.value, there.updated) == (
+        record.form,
+        record.value,
+        record.updated,
+    )
 
 
 class Scan(NamedTuple):

@@ -20,7 +20,7 @@ from ..core.context import Context
 from ..core.records.checks import check_key, check_namespace
 from ..core.records.contents import pack_item, wrapped
 from ..core.records.items import read_item
-from ..core.records.past import has_past, past_changes
+from ..core.records.past import has_past, past_changes, read_past
 from ..core.records.shapes import Found, ItemOptions, Put, name_of
 from ..errors import Conflict, Corrupt
 from ..ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan
@@ -137,7 +137,10 @@ async def _changes(
         # A version that began before the last one, a deletion perhaps, holds here from now on.
         is_later = wanted.updated > last[0].updated + 2 * _SAME_MOMENT
         began = round(wanted.updated if is_later else time.time(), 6)
-        changes += await past_changes(store, _ALL_VERSIONS, put, version, began)
+        number = version if before is not None else read_past(store.tools, last[0])[1]
+        if before is None:
+            changes[0] = RecordChange(ITEM, name, item._replace(version=number + 1), ABSENT)
+        changes += await past_changes(store, _ALL_VERSIONS, put, number, began)
     return changes
 
 

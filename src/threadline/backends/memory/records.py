@@ -18,6 +18,7 @@ from ...ports.records import (
     end_of_prefix,
     first_version,
     group_of,
+    is_made,
     newest,
 )
 
@@ -214,18 +215,10 @@ def _first_refused(spaces: dict[RecordSpace, _Space], changes: Sequence[RecordCh
         there = after[space, name] if (space, name) in after else spaces[space].records.get(name)
         version = there.version if there is not None else ABSENT
         if expected is not None and version != expected:
-            if not _is_made(there, record, expected):
+            if (there is None) != (record is None) or (there and record and not is_made(there, record, expected)):
                 return position
             made.add(position)
         else:
             becomes = first_version(record) if record is not None and expected == ABSENT else version + 1
             after[space, name] = record._replace(version=becomes) if record is not None else None
     return None
-
-
-def _is_made(there: Record | None, record: Record | None, expected: int) -> bool:
-    """Whether this very change was made before, and its answer lost."""
-    if there is None or record is None:
-        return there is None and record is None
-    becomes = first_version(record) if expected == ABSENT else expected + 1
-    return there.version == becomes and (there.form, there.value) == (record.form, record.value)

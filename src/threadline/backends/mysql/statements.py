@@ -57,9 +57,6 @@ class MysqlDialect:
             f"ON DUPLICATE KEY UPDATE {', '.join(changes)}, {raised} = {raised} + 1"
         )
 
-    def upserts_alike(self, table: str) -> dict[int, str]:
-        return {}
-
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         # The JSON is ours and flat: a key and a value that are there stand in it as these very bytes. A longer
         # value may match as well, which the core sorts out.

@@ -99,9 +99,6 @@ class PostgresDialect:
         made = standard_upsert(table, columns, key, kept=kept, raised=raised, rows=rows)
         return made.replace(f"ON CONFLICT ({key})", f"ON CONFLICT ON CONSTRAINT {table.rpartition('.')[2]}_pkey", 1)
 
-    def upserts_alike(self, table: str) -> dict[int, str]:
-        return {}  # rows travel as arrays (records.py)
-
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         if key in self._indexed:
             return f"({column} -> '{key}') = ?::jsonb", [json.dumps(value)]

@@ -8,8 +8,6 @@ creation and raises the version. A put under a condition is one statement that c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
-from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -25,6 +23,7 @@ from ...ports.records import (
     end_of_prefix,
     first_version,
     group_of,
+    is_made,
 )
 from .reader import Database, Transaction
 from .statements import Dialect
@@ -98,12 +97,6 @@ class RecordStatements:
         )
         self.drop_expired = text(f"DELETE FROM {table} WHERE {here} AND expires IS NOT NULL AND expires <= ?")
 
-    @cached_property
-    def upsert_alike(self) -> dict[int, str]:
-        """Upserts of rows that have most in common, by how many rows they take, the most first; made on first use."""
-        made = self.dialect.upserts_alike(self.table)
-        return {rows: self.dialect.text(statement) for rows, statement in made.items()}
-
     def named(self, space: int, names: Sequence[bytes]) -> tuple[str, list[Any]]:
         """The records of these names, and what the statement binds."""
         condition, bound = self.dialect.among("path", names)
@@ -157,10 +150,6 @@ class PlainWrites:
         return PlainWrites(self._sql, *self._callers, *(changes for one in others for changes in one._callers))
 
     async def __call__(self, tx: Transaction) -> None:
-        first = self._callers[0]
-        if len(self._callers) == 1 and type(first) is PlainPuts and self._sql.upsert_alike and first.are_alike:
-            await self._put_alike(first, tx)
-            return
         puts: list[tuple[Any, ...]] = []
         drops: list[tuple[int, bytes]] = []
         for changes in self._callers:
@@ -176,18 +165,6 @@ class PlainWrites:
             await self._put(sorted(puts, key=_place), tx)
         if drops:
             await tx.many(self._sql.drop, sorted(drops))
-
-    async def _put_alike(self, puts: PlainPuts, tx: Transaction) -> None:
-        """Upsert rows that share form, time and expiry: these are bound once for all rows of a statement."""
-        shared = (int(puts.space), puts.forms[0], puts.now, puts.expires[0])
-        rows, start = puts.rows(), 0
-        for size, statement in self._sql.upsert_alike.items():
-            parts = []
-            while len(rows) - start >= size:
-                parts.append((*shared, *chain.from_iterable(rows[start : start + size])))
-                start += size
-            if parts:
-                await tx.many(statement, parts)
 
     async def _put(self, rows: list[tuple[Any, ...]], tx: Transaction) -> None:
         """Upsert rows; as many as go together in statements of one size, which stay prepared."""
@@ -224,7 +201,7 @@ class SqlRecords(WithoutVectors):
 
     async def write_records(self, changes: Sequence[RecordChange]) -> int | None:
         if type(changes) is PlainPuts or all(change.if_version is None for change in changes):
-            await self._database.write(PlainWrites(self._sql, changes))
+            await self._database.write(self._plain_writes(changes))
             return None
 
         async def work(tx: Transaction) -> None:
@@ -237,6 +214,10 @@ class SqlRecords(WithoutVectors):
         except _Refused as refused:
             return refused.position
         return None
+
+    def _plain_writes(self, changes: Sequence[RecordChange]) -> PlainWrites:
+        """Changes without a condition, as work for a transaction."""
+        return PlainWrites(self._sql, changes)
 
     async def _make(self, change: RecordChange, tx: Transaction) -> bool:
         """Make one change where its condition holds; tells whether it does."""
@@ -259,8 +240,7 @@ class SqlRecords(WithoutVectors):
         if record is None or not rows:
             return record is None and not rows
         there = record_of_row(rows[0])
-        becomes = first_version(record) if expected == ABSENT else expected + 1
-        return there.version == becomes and (there.form, there.value) == (record.form, record.value)
+        return is_made(there, record, expected)
 
     async def touch_records(self, space: RecordSpace, names: Sequence[bytes], expires: float | None) -> None:
         values = [(expires, int(space), name) for name in sorted(names)]

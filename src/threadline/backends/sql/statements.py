@@ -58,12 +58,6 @@ class Dialect(Protocol):
     def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
         """An insert that replaces rows with the same key, but keeps one column and raises another by one."""
 
-    def upserts_alike(self, table: str) -> dict[int, str]:
-        """Upserts of records that share space, form, time and expiry, by how many rows each takes, the most first.
-
-        What the records share are the first values, in this order. Empty where there are no such statements.
-        """
-
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         """A condition: the JSON in `column` has this value at this key; and what it binds."""
 

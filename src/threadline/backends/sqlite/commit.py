@@ -54,7 +54,8 @@ class SqliteCommit(SharedCommit):
                     job.result = put_one(self._statements, job.work, connection)
             writes = [job for job in group if isinstance(job.work, PlainWrites) and job.work.are_puts]
             if writes:
-                run_in(connection, writes[0].work.joined([job.work for job in writes[1:]]))
+                first, others = writes[0].work, [job.work for job in writes[1:]]
+                run_in(connection, first.joined(others) if others else first)
             if len(puts) + len(writes) < len(group):
                 done = {*puts, *writes}
                 for job in group:

@@ -27,10 +27,6 @@ COLUMN_TYPES = {
 }
 
 
-# So that a few statements take any number of rows. Longer ones gain nothing.
-_ROWS_ALIKE = (64, 32, 16, 8, 4, 2, 1)
-
-
 class SqliteDialect:
     """The common SQL is SQLite's own; only upserts and JSON differ."""
 
@@ -55,9 +51,6 @@ class SqliteDialect:
 
     def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
         return standard_upsert(table, columns, key, kept=kept, raised=raised, rows=rows)
-
-    def upserts_alike(self, table: str) -> dict[int, str]:
-        return {rows: _upsert_alike(table, rows) for rows in _ROWS_ALIKE}
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         if key in self._indexed:
@@ -130,10 +123,3 @@ def page_counts(connection: sqlite3.Connection) -> tuple[int, int, int]:
         plain_rows(connection, f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
     )
     return pages, unused, page_bytes
-
-
-def _upsert_alike(table: str, rows: int) -> str:
-    numbers = range(5, 5 + 3 * rows, 3)
-    marks = ", ".join([f"(?1, ?{at}, ?2, ?{at + 1}, ?{at + 2}, ?3, ?3, ?4, 1)" for at in numbers])
-    columns = "space, path, form, value, searchable, created, updated, expires, version"
-    return standard_upsert(table, columns, "space, path", kept="created", raised="version", marks=marks)

@@ -40,7 +40,10 @@ def checked_value(value: Any) -> dict[str, Any]:
     """A copy of a value that is a JSON-like dict; InvalidRequest names the key that is not."""
     if not isinstance(value, Mapping):
         raise InvalidRequest(f"a value is a dict, not {type(value).__name__}")
-    plain: dict[str, Any] = _plain(value, "value")
+    try:
+        plain: dict[str, Any] = _plain(value, "value")
+    except RecursionError:
+        raise InvalidRequest("a value is nested too deeply, or it contains itself") from None
     return plain
 
 

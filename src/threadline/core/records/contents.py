@@ -14,7 +14,7 @@ import ormsgpack
 
 from ...codec.codec import OPTIONS, Codec
 from ...codec.limits import has_little_stack
-from ...errors import Corrupt, NotFound, TooLarge
+from ...errors import Corrupt, InvalidRequest, NotFound, NotSerializable, TooLarge
 from ...ports.records import Record, RecordSpace, split_name
 from ..context import Tools
 from .checks import checked_value
@@ -49,7 +49,11 @@ def pack_item(codec: Codec, value: Any, ttl: float | None) -> bytes:
         else:
             if not _may_hold_bytes(packed):
                 return packed
-    return codec.encode_natively([checked_value(value), ttl])
+    plain = checked_value(value)
+    try:
+        return codec.encode_natively([plain, ttl])
+    except NotSerializable as error:  # of kinds that JSON has, and nested too deeply perhaps
+        raise InvalidRequest(f"the value cannot be stored: {error}") from None
 
 
 def pack_items(codec: Codec, values: Sequence[Any]) -> list[bytes]:

@@ -12,6 +12,7 @@ history, reads the item first and is a compare-and-swap on its version.
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from ..context import Context, Tools
 from ..filters import check_filter, look_up, matches
 from ..rows import LONGEST_INDEXED, searchable_value
 from .contents import has_expired, unpack, unwrapped, wrapped
-from .past import past_changes
+from .past import last_version, past_changes
 from .shapes import Found, ItemOptions, Put, name_of, path_of
 
 __all__ = [
@@ -111,16 +112,31 @@ async def _conditional_changes(
         is_there = before is not None and not has_expired(before, time.time())
         if put.if_version is not None and put.if_version != (version if is_there else ABSENT):
             raise _lost(put)
-        # A later version never begins at the moment of an earlier one, whatever the clock says.
-        # Whole microseconds: a time that was shown or typed finds the version that began then.
-        now = round(max(time.time(), before.updated + 2e-6 if before is not None else 0.0), 6)
+        number, updated = (version, before.updated) if before is not None else (0, 0.0)
+        if before is None and put.content is not None and options.keeps_history:
+            # An item that was deleted goes on from there: no two of its versions have the same number.
+            number, updated = await last_version(store, name_of(put.namespace, put.key))
+        now = _moment_after(updated)
         own = _changes(store.tools, options, put, now)
-        own[0] = own[0]._replace(if_version=version)
+        record = own[0].record
+        if record is not None and before is None:
+            record = record._replace(version=number + 1)
+        own[0] = own[0]._replace(record=record, if_version=version)
         if options.keeps_history and not (put.content is None and before is None):
-            own += await past_changes(store, options, put, version, now)
+            own += await past_changes(store, options, put, number, now)
         changes += own
         owners += [put] * len(own)
     return changes, owners
+
+
+def _moment_after(updated: float) -> float:
+    """Now, and in any case after a version of that time, whatever the clock says.
+
+    In whole microseconds: a time that was shown or typed finds the version that began then. Where the clock is behind,
+    two writers do not take the same moment: by it a put is told from one of another writer with the same value.
+    """
+    now = time_now()
+    return now if now > updated + 1e-6 else round(updated + random.randrange(2, 1000) / 1e6, 6)
 
 
 async def delete_items(store: Context, options: ItemOptions, prefix: bytes, *, forget: bool) -> int:
@@ -370,22 +386,21 @@ def searchable_of(value: Mapping[str, Any], indexed: Sequence[str]) -> str:
 
 
 def searchables_of(values: Sequence[Mapping[str, Any]], indexed: Sequence[str]) -> list[str]:
-    """The same of many values. Most are texts, which need no call for each."""
-    columns = []
-    for field in indexed:
-        head = f'"{field}":'
-        columns.append(
-            [
-                head + _quoted(found)
-                if type(value) is dict
-                and type(found := value.get(field)) is str
-                and len(found) <= LONGEST_INDEXED
-                and found.isprintable()
-                else head + _noted(value, field)
-                for value in values
-            ]
-        )
-    return ["{" + ",".join(noted) + "}" for noted in zip(*columns, strict=True)]
+    """The same of many values."""
+    columns = [_column(values, field) for field in indexed]
+    noted = columns[0] if len(columns) == 1 else map(",".join, zip(*columns, strict=True))
+    return ["{" + one + "}" for one in noted]
+
+
+def _column(values: Sequence[Mapping[str, Any]], field: str) -> list[str]:
+    """A field of many values, as it is noted. Mostly these are short texts without quotes: one look tells."""
+    if {dict}.issuperset(map(type, values)):
+        found: Any = [value.get(field) for value in values]
+        if {str}.issuperset(map(type, found)) and max(map(len, found)) <= LONGEST_INDEXED:
+            text = "".join(found)
+            if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+                return [f'"{field}":"{one}"' for one in found]
+    return [f'"{field}":{_noted(value, field)}' for value in values]
 
 
 def _noted(value: Mapping[str, Any], field: str) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from ...errors import Corrupt
 from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
 from ..context import Context, Tools
 from ..filters import check_filter, matches
-from .contents import unpack, unwrapped, wrapped
+from .contents import has_expired, unpack, unwrapped, wrapped
 from .shapes import Found, ItemOptions, Put, Version, name_of, path_of
 
-__all__ = ["get_as_of", "has_past", "history_of", "past_changes", "read_past", "search_as_of"]
+__all__ = ["get_as_of", "has_past", "history_of", "last_version", "past_changes", "read_past", "search_as_of"]
 
 PAST = RecordSpace.PAST
 _PAGE = 500
@@ -37,17 +37,25 @@ async def has_past(store: Context, prefix: bytes) -> bool:
     return bool(await store.scan_records(PAST, Scan(prefix=prefix, limit=1)))
 
 
+async def last_version(store: Context, name: bytes) -> tuple[int, float]:
+    """The number of the last version of an item that is kept, and when it began; zeros without one."""
+    last = await store.scan_records(PAST, Scan(prefix=name, newest_first=True, limit=1))
+    return (read_past(store.tools, last[0])[1], last[0].updated) if last else (0, 0.0)
+
+
 async def get_as_of(store: Context, name: bytes, moment: float) -> Found | None:
     """An item as it was at a moment; None where it was not there, or its history does not reach back so far."""
-    found: Found | None = None
-    after = b""
-    while page := await store.scan_records(PAST, Scan(prefix=name, after=after, limit=_PAGE)):
-        for record in page:
-            if record.updated > moment:
-                return found
-            found = _past_item(store.tools, record, name, moment)
-        after = page[-1].name
-    return found
+    held: Record | None = None
+    is_last = True
+    async for record in _kept(store, name, time.time()):
+        if record.updated > moment:
+            is_last = False
+            break
+        held = record
+    if held is None:
+        return None
+    found = await _items_of(store, {name: held}, {name} if is_last else set(), moment)
+    return found[0] if found else None
 
 
 async def search_as_of(
@@ -59,18 +67,41 @@ async def search_as_of(
 ) -> list[Found]:
     """The items below a prefix as they were at a moment, the last updated first, then by name; `after` one of them."""
     wanted = check_filter(filter)
-    held: dict[bytes, Found | None] = {}
-    last = b""
-    while page := await store.scan_records(PAST, Scan(prefix=prefix, after=last, limit=_PAGE)):
-        for record in page:
-            if record.updated <= moment:
-                name = pack_name(split_name(record.name)[:-1])
-                held[name] = _past_item(store.tools, record, name, moment)
-        last = page[-1].name
-    found = [item for item in held.values() if item is not None and matches(item.value, wanted)]
+    held: dict[bytes, Record] = {}
+    last: set[bytes] = set()
+    async for record in _kept(store, prefix, time.time()):
+        name = pack_name(split_name(record.name)[:-1])
+        if record.updated <= moment:
+            held[name] = record
+            last.add(name)
+        else:
+            last.discard(name)
+    found = [item for item in await _items_of(store, held, last, moment) if matches(item.value, wanted)]
     if after is not None:
         found = [item for item in found if (-item.updated, item.name) > (-after[0], after[1])]
     return sorted(found, key=lambda item: (-item.updated, item.name))
+
+
+async def _items_of(store: Context, held: Mapping[bytes, Record], last: set[bytes], moment: float) -> list[Found]:
+    """The items that were there at a moment, of the versions that began last before it; `last` have no later one."""
+    found: list[Found] = []
+    lapsed: list[Found] = []
+    for name, record in held.items():
+        value, version, ttl = read_past(store.tools, record)
+        if value is None:
+            continue
+        item = Found(*path_of(name), value, record.created, record.updated, version, None, ttl, name)
+        if ttl is None or record.updated + ttl > moment:
+            found.append(item)
+        elif name in last:
+            lapsed.append(item)
+    if lapsed:
+        # Reads may have begun the time to live anew, of which only the item itself knows.
+        records = await store.read_records(RecordSpace.ITEM, [item.name for item in lapsed])
+        for item, now in zip(lapsed, records, strict=True):
+            if now is not None and now.version == item.version and not has_expired(now, moment):
+                found.append(item)
+    return found
 
 
 async def past_changes(store: Context, options: ItemOptions, put: Put, version: int, now: float) -> list[RecordChange]:
@@ -99,19 +130,15 @@ def read_past(tools: Tools, record: Record) -> tuple[dict[str, Any] | None, int,
     return parts[0], parts[1], parts[2]
 
 
-def _past_item(tools: Tools, record: Record, name: bytes, moment: float) -> Found | None:
-    value, version, ttl = read_past(tools, record)
-    if value is None or (ttl is not None and record.updated + ttl <= moment):
-        return None
-    namespace, key = path_of(name)
-    return Found(namespace, key, value, record.created, record.updated, version, None, ttl, name)
-
-
 async def _versions(store: Context, name: bytes, now: float | None = None) -> list[Record]:
     """The records of all kept versions of an item, the oldest first."""
-    found: list[Record] = []
+    return [record async for record in _kept(store, name, now)]
+
+
+async def _kept(store: Context, prefix: bytes, now: float | None) -> AsyncIterator[Record]:
+    """The records of versions below a prefix, those of one item from the oldest on; `now` leaves out the expired."""
     after = b""
-    while page := await store.scan_records(PAST, Scan(prefix=name, after=after, limit=_PAGE, now=now)):
-        found += page
+    while page := await store.scan_records(PAST, Scan(prefix=prefix, after=after, limit=_PAGE, now=now)):
+        for record in page:
+            yield record
         after = page[-1].name
-    return found

@@ -7,10 +7,9 @@ batch.py instead.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from ormsgpack import unpackb
@@ -26,6 +25,7 @@ from .items import ITEM, read_item, refresh_items, searchable_of, searchables_of
 from .shapes import ItemOptions, name_of
 
 __all__ = [
+    "Columns",
     "Make",
     "Packed",
     "Place",
@@ -35,13 +35,13 @@ __all__ = [
     "packed_put",
     "packed_puts",
     "place_of",
+    "places_of",
     "put_packed",
     "read_now",
 ]
 
 T = TypeVar("T")
 _new: Any = tuple.__new__
-_name, _bound = itemgetter(2), itemgetter(3)
 
 
 class Place(NamedTuple):
@@ -57,6 +57,22 @@ class Place(NamedTuple):
 # A put of a packed value: the name of its record, the content, its time to live in seconds, what is searchable, and
 # what the record is bound to.
 Packed = tuple[bytes, bytes, float | None, str | None, bytes]
+
+
+class Columns(NamedTuple):
+    """Such puts by columns, each item once: databases take many rows so."""
+
+    names: Sequence[bytes]
+    contents: Sequence[bytes]
+    seconds: Sequence[float | None]
+    searchables: Sequence[str | None]
+    bounds: Sequence[bytes]
+
+    def rows(self) -> Iterator[Packed]:
+        """One put after the other."""
+        return zip(*self, strict=True)
+
+
 # Builds an item for a caller: of its place, its value, when it was created and updated, and its record.
 Make = Callable[[Place, dict[str, Any], datetime, datetime, Record], T]
 
@@ -67,6 +83,14 @@ def place_of(namespace: Any, key: Any) -> Place:
         return _checked(namespace, key)
     except TypeError:  # a list, or what is no name at all
         return _checked.__wrapped__(namespace, key)
+
+
+def places_of(namespaces: Iterable[Any], keys: Iterable[Any]) -> list[Place]:
+    """The places of many items."""
+    try:
+        return [*map(_checked, namespaces, keys)]
+    except TypeError:
+        return [*map(place_of, namespaces, keys)]
 
 
 @lru_cache(4096)
@@ -149,11 +173,11 @@ def packed_put(tools: Tools, options: ItemOptions, place: Place, value: Any, ttl
 
 
 def packed_puts(
-    tools: Tools, options: ItemOptions, ops: Sequence[Any], kind: Any, place: Callable[[Any, Any], Place]
-) -> list[Packed] | None:
+    tools: Tools, options: ItemOptions, ops: Sequence[Any], kind: Any, places: Callable[[Any, Any], Sequence[Place]]
+) -> Columns | None:
     """The puts of a batch of nothing but plain puts, each item once; None for any other batch.
 
-    `kind` is the class of such puts, and `place` checks where an item is.
+    `kind` is the class of such puts, and `places` checks where items are, by their namespaces and their keys.
     """
     # By columns: what all of a batch have in common is found out once, and not for each of them.
     if not {kind}.issuperset(map(type, ops)):
@@ -163,7 +187,7 @@ def packed_puts(
         return None
     if not _is_unset(indexes) and any(index is not None and index is not False for index in indexes):
         return None
-    places = [*map(place, namespaces, keys)]
+    _, _, names, bounds = zip(*places(namespaces, keys), strict=True)
     if _is_unset(ttls):
         seconds: Sequence[float | None] = ttls
         contents = pack_items(tools.codec, values)
@@ -172,31 +196,48 @@ def packed_puts(
         contents = [pack_item(tools.codec, value, ttl) for value, ttl in zip(values, seconds, strict=True)]
     indexed = options.indexed
     searchables = searchables_of(values, indexed) if indexed else [None] * len(ops)
-    names, bounds = [*map(_name, places)], [*map(_bound, places)]
-    packed = list(zip(names, contents, seconds, searchables, bounds, strict=True))
+    packed = Columns(names, contents, seconds, searchables, bounds)
+    if len({*names}) == len(names):
+        return packed
     # Of several puts to one item the last one holds.
-    return packed if len({*names}) == len(packed) else list({one[0]: one for one in packed}.values())
+    return _columns_of({one[0]: one for one in packed.rows()}.values())
+
+
+def _columns_of(puts: Iterable[Packed]) -> Columns:
+    """Puts that are at hand one by one, as columns."""
+    return Columns(*zip(*puts, strict=True))
 
 
 def put_packed(
-    tools: Tools, puts: Sequence[Packed], space: RecordSpace = ITEM
+    tools: Tools, puts: Sequence[Packed] | Columns, space: RecordSpace = ITEM
 ) -> Callable[[Backend], Coroutine[Any, Any, None]]:
     """Makes puts, whatever is there, in one transaction."""
+    if isinstance(puts, Columns):
+        return _put_columns(tools, puts, space)
+    if len(puts) != 1:
+        return _put_columns(tools, _columns_of(puts), space)
+    [(name, content, seconds, searchable, bound)] = puts
 
     async def put(backend: Backend) -> None:
         if not tools.is_open:
             await tools.open(backend)
         now = time_now()
-        if len(puts) == 1:
-            [(name, content, seconds, searchable, bound)] = puts
-            form, stored = (
-                wrapped(tools, space, name, content) if tools.keeps_objects else tools.envelope.wrap_row(content, bound)
-            )
-            record = _new(Record, (name, form, stored, searchable, now, now, _end(now, seconds), 0))
-            # As the class of these tuples makes them, in a third of the time.
-            await backend.write_records((_new(RecordChange, (space, name, record, None)),))
-            return
-        names, contents, lives, searchables, bounds = zip(*puts, strict=True)
+        form, stored = (
+            wrapped(tools, space, name, content) if tools.keeps_objects else tools.envelope.wrap_row(content, bound)
+        )
+        record = _new(Record, (name, form, stored, searchable, now, now, _end(now, seconds), 0))
+        # As the class of these tuples makes them, in a third of the time.
+        await backend.write_records((_new(RecordChange, (space, name, record, None)),))
+
+    return put
+
+
+def _put_columns(tools: Tools, puts: Columns, space: RecordSpace) -> Callable[[Backend], Coroutine[Any, Any, None]]:
+    async def put(backend: Backend) -> None:
+        if not tools.is_open:
+            await tools.open(backend)
+        now = time_now()
+        names, contents, lives, searchables, bounds = puts
         forms: Sequence[int]
         values: Sequence[bytes]
         if tools.keeps_objects:

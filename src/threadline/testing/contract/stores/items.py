@@ -299,6 +299,48 @@ async def test_history_is_kept_for_as_long_as_the_store_was_told(saver: Half, th
     assert [one.value["n"] for one in await store.history((thread,), "k")] == [2]
 
 
+async def test_what_is_no_longer_kept_is_in_no_answer_about_the_past(saver: Half, thread: str) -> None:
+    store = Items(saver, keep_versions=timedelta(seconds=0.5))
+    await store.put((thread,), "k", {"n": 1})
+    await saver.sleep(0.02)
+    then = datetime.now(timezone.utc)
+    await store.put((thread,), "k", {"n": 2})
+    assert (await store.get((thread,), "k", as_of=then)).value == {"n": 1}
+    await saver.sleep(0.6)
+    assert await store.get((thread,), "k", as_of=then) is None
+    assert await store.search((thread,), as_of=then) == []
+
+
+async def test_an_item_that_reads_kept_alive_was_there(saver: Half, thread: str) -> None:
+    store = Items(saver, keep_versions=True)
+    for key in ("read", "unread"):
+        await store.put((thread,), key, {"n": 1}, ttl=timedelta(seconds=0.8))
+    await saver.sleep(0.5)
+    assert await store.get((thread,), "read") is not None
+    await saver.sleep(0.5)
+    now = datetime.now(timezone.utc)
+    assert (await store.get((thread,), "read", as_of=now)).value == {"n": 1}
+    assert await store.get((thread,), "unread", as_of=now) is None
+    assert [item.key for item in await store.search((thread,), as_of=now)] == ["read"]
+
+
+async def test_versions_of_an_item_that_was_deleted_go_on_where_history_is_kept(saver: Half, thread: str) -> None:
+    store = Items(saver, keep_versions=True)
+    await store.put((thread,), "k", {"n": 1})
+    await store.put((thread,), "k", {"n": 2})
+    read = await store.get((thread,), "k")
+    await store.delete((thread,), "k")
+    await store.batch([PutOp((thread,), "k", {"n": 4}), PutOp((thread,), "new", {"n": 1})])
+    history = await store.history((thread,), "k")
+    assert [(one.version, one.value and one.value["n"]) for one in history] == [(4, 4), (3, None), (2, 2), (1, 1)]
+    assert (await store.get((thread,), "k")).version == 4
+    assert (await store.get((thread,), "new")).version == 1
+    with refused(Conflict):
+        await store.put((thread,), "k", {"n": 5}, if_version=read.version)
+    await store.restore((thread,), "k", version=1)
+    assert (await store.get((thread,), "k")).value == {"n": 1}
+
+
 async def test_a_forgotten_item_leaves_nothing(saver: Half, thread: str) -> None:
     store = Items(saver, keep_versions=True, index=INDEX)
     await store.put((thread,), "k", {"text": "a"})

@@ -53,7 +53,7 @@ async def test_of_several_puts_to_one_name_the_last_one_holds(saver: Half, threa
 
 
 async def test_a_batch_of_puts_is_what_its_puts_are_one_by_one(saver: Half, thread: str) -> None:
-    for round_number, count in enumerate((1, 2, 7, 64, 65, 131)):
+    for round_number, count in enumerate((1, 2, 7, 64, 65, 100, 131)):
         names = [pack_name((thread, f"b{round_number}", "", f"k{number}")) for number in range(count)]
         # Half of them are there, some of these with an end that the batch takes away or gives.
         there = [record(*split_name(name), value=b"before", expires=5e9, created=1.0) for name in names[::2]]
@@ -74,7 +74,11 @@ async def test_a_batch_of_puts_is_what_its_puts_are_one_by_one(saver: Half, thre
                 (name, form, value, 9.0, end) for name, form, value, end in zip(names, forms, values, ends, strict=True)
             ]
             assert [one.searchable is None for one in found] == [text is None for text in texts]
-        assert [(one.created, one.version) for one in found] == [(9.0, 3) if n % 2 else (1.0, 4) for n in range(count)]
+        # What is searchable goes with a batch that has nothing of that kind.
+        await records(saver, "write_records", PlainPuts(ITEM, 9.0, names, forms, values, [None] * count, ends))
+        found = await records(saver, "read_records", ITEM, names)
+        assert [one.searchable for one in found] == [None] * count
+        assert [(one.created, one.version) for one in found] == [(9.0, 4) if n % 2 else (1.0, 5) for n in range(count)]
 
 
 async def test_a_condition_that_does_not_hold_refuses_all_changes(saver: Half, thread: str) -> None:
@@ -113,6 +117,19 @@ async def test_of_two_writers_who_saw_the_same_version_one_succeeds(saver: Half,
     assert await records(saver, "write_records", [second]) == 0
     [found] = await records(saver, "read_records", ITEM, [item.name])
     assert (found.value, found.version) == (b"1", 2)
+
+
+async def test_of_two_writers_of_the_same_value_one_succeeds(saver: Half, thread: str) -> None:
+    item = record(thread, "a", "", "k", value=b"0", created=10.0, updated=10.0)
+    # Two that count one more, each at its own moment: were both told that they did, one would be lost.
+    for expected, value in ((ABSENT, b"1"), (1, b"2")):
+        first = RecordChange(ITEM, item.name, item._replace(value=value, updated=20.0 + expected), expected)
+        second = RecordChange(ITEM, item.name, item._replace(value=value, updated=20.5 + expected), expected)
+        assert await records(saver, "write_records", [first]) is None
+        assert await records(saver, "write_records", [second]) == 0
+        assert await records(saver, "write_records", [first]) is None
+    [found] = await records(saver, "read_records", ITEM, [item.name])
+    assert (found.value, found.updated, found.version) == (b"2", 21.0, 2)
 
 
 async def test_the_same_conditional_change_again_is_harmless(saver: Half, thread: str) -> None:
