@@ -98,6 +98,7 @@ class Moving(Face):
         The file has its name when it is whole and on the disk; Conflict where there is one. An encrypted store's
         threads stay sealed, and are read with its keys, unless `plain`.
         """
+        _refuse_remote(path)
         choice = choice_of(threads, prefix, filter, since, until, records=False)
         self._engine.run(self._tools.open)
         with _Filling(self._tools, path, None, plain) as filling:
@@ -115,6 +116,7 @@ class Moving(Face):
         plain: bool = False,
         progress: Progress | None = None,
     ) -> Archived:
+        _refuse_remote(path)
         choice = choice_of(threads, prefix, filter, since, until, records=False)
         await self._engine.arun(self._tools.open)
         with _Filling(self._tools, path, None, plain) as filling:
@@ -201,6 +203,8 @@ class _Remote:
         place, self._name = split_place(os.fspath(url))
         self._base = None
         if base is not None:
+            if not is_remote(base):
+                raise InvalidRequest(f"a backup lies beside its base: restoring it reads both. Write {place}/… for it")
             base_place, self._base = split_place(os.fspath(base))
             if base_place != place:
                 raise InvalidRequest("a backup lies beside its base: restoring it reads both")
@@ -322,6 +326,11 @@ def choice_of(
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Whether this names an object and no file."""
     return "://" in os.fspath(path)
+
+
+def _refuse_remote(path: str | os.PathLike[str]) -> None:
+    if is_remote(path):
+        raise InvalidRequest("an export is a file of this machine: name a path; `backup` goes to an object store too")
 
 
 def moment(value: Any, name: str) -> float | None:
