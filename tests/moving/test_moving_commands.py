@@ -64,6 +64,24 @@ def test_a_copy_with_the_wrong_keys_changes_nothing_of_the_target(old, run, tmp_
     assert [one.id for one in known] == ["keys"]
 
 
+def test_a_copy_into_a_store_with_a_cold_tier_reads_what_is_cold_there(run, connect, shown, tmp_path, monkeypatch):
+    path, ring = keys_file(tmp_path)
+    old, new, cold = connect(tmp_path / "long.db"), tmp_path / "sealed.db", f"file://{tmp_path}/cold"
+    at = grow(old, config("t"), 0, 200)
+    with threadline.connect(new, encryption=ring, cold=cold) as target:
+        old.copy_to(target)
+        assert target.tier(thread_ids=["t"]).chunks
+    grow(old, at, 200, 3)
+    _, said = run("copy", old.url, "--to", new, "--to-key-file", path, status=1)
+    assert "THREADLINE_TO_COLD" in said
+    run("copy", old.url, "--to", new, "--to-key-file", path, "--to-cold", cold)
+    grow(old, config("t"), 203, 3)
+    run("backup", "-o", tmp_path / "b.tla", "--url", old.url)
+    monkeypatch.setenv("THREADLINE_TO_COLD", cold)
+    run("restore", tmp_path / "b.tla", "--to", new, "--to-key-file", path)
+    assert shown(new, encryption=ring, cold=cold) == picture(old)
+
+
 def test_copy_of_a_tenant_and_of_named_threads(old, run, shown, tmp_path):
     run("copy", old.url, "--to", tmp_path / "c.db", "--prefix", "org-1/")
     run("copy", old.url, "--to", tmp_path / "c.db", "--thread", "b")

@@ -150,7 +150,8 @@ def _out_of_reach(reference: bytes) -> Unavailable:
     """A chunk is in an object, and no layer below reads those."""
     return Unavailable(
         f"the value is in the cold tier (object {read_reference(reference).object_name}), and this store was opened "
-        f"without it: open it with cold='s3://bucket/prefix', or as THREADLINE_COLD has it for commands"
+        f"without it: open it with cold='s3://bucket/prefix'; commands take it from THREADLINE_COLD, and that of a "
+        f"store to fill from THREADLINE_TO_COLD"
     )
 
 

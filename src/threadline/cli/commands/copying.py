@@ -40,6 +40,7 @@ __all__ = [
     "Plain",
     "Prefix",
     "Since",
+    "ToCold",
     "ToKeyFile",
     "Until",
     "chosen",
@@ -55,6 +56,7 @@ _MOST_PROBLEMS = 20
 # `active` of a thread is written once a minute, and clocks differ: what was active shortly before is looked at again.
 _OVERLAP_SECONDS = 180.0
 _TO_KEYS = "THREADLINE_TO_KEYS"
+_TO_COLD = "THREADLINE_TO_COLD"
 
 Threads = Annotated[
     list[str] | None, typer.Option("--thread", metavar="THREAD", help="Only this thread; may be given again.")
@@ -78,6 +80,10 @@ ToKeyFile = Annotated[
     str | None,
     typer.Option("--to-key-file", metavar="FILE", help="Keys of the target, where it is or shall be encrypted."),
 ]
+ToCold = Annotated[
+    str | None,
+    typer.Option("--to-cold", metavar="URL", help="The cold tier of the target, where it has one."),
+]
 Plain = Annotated[bool, typer.Option("--plain", help="Let what was encrypted be stored in plain.")]
 
 
@@ -94,6 +100,7 @@ def copy(
     follow: Annotated[bool, typer.Option("--follow", help="Go on copying what is new until Ctrl-C.")] = False,
     every: Annotated[str, typer.Option("--every", metavar="SPAN", help="With --follow: how often.")] = "2s",
     to_key_file: ToKeyFile = None,
+    to_cold: ToCold = None,
     plain: Plain = False,
     as_json: AsJson = False,
 ) -> None:
@@ -108,7 +115,7 @@ def copy(
     with open_store(source, read_only=True) as store:
         for thread_id in threads or ():
             store.saver.run(living, thread_id)  # before a target is made for nothing
-        with open_target(to, to_key_file, store, plain=plain) as target:
+        with open_target(to, to_key_file, store, plain=plain, cold=to_cold) as target:
             with progress_bar("copying") as progress:
                 report = stoppable(lambda: store.saver.copy_to(target, progress=progress, **choice))
             if follow:
@@ -138,7 +145,9 @@ def until_of(text: str | None) -> Any:
 
 
 @contextmanager
-def open_target(url: str, key_file: str | None, source: Store, *, plain: bool) -> Iterator[Saver]:
+def open_target(
+    url: str, key_file: str | None, source: Store, *, plain: bool, cold: str | None = None
+) -> Iterator[Saver]:
     """A store to be filled, made where there is none; encrypted with its own keys, or those that are given for it.
 
     What was encrypted becomes plain only with `plain`. Nothing is made, no file and no table, where that is refused.
@@ -155,7 +164,7 @@ def open_target(url: str, key_file: str | None, source: Store, *, plain: bool) -
         raise InvalidRequest(
             "the source is encrypted and the target is not: give the target keys by --to-key-file, or say --plain"
         )
-    engine = make_engine(url)
+    engine = make_engine(url, cold=cold or os.environ.get(_TO_COLD) or None)
     try:
         yield Saver(engine, make_tools(engine, encryption=ring)).open()
     finally:

@@ -20,7 +20,7 @@ from ...transfer import Counts, ImportReport
 from ..open import Modules, given_keys, import_modules, open_store
 from ..output import AsJson, complain, one_line, print_facts, print_json, progress_bar, readable_bytes, without_password
 from .archives import is_remote_file, local_file
-from .copying import Merge, Plain, ToKeyFile, open_target, stoppable, tell, until_of
+from .copying import Merge, Plain, ToCold, ToKeyFile, open_target, stoppable, tell, until_of
 
 __all__ = ["import_archive", "import_threads", "is_archive"]
 
@@ -43,6 +43,7 @@ def import_threads(
     ] = None,
     merge: Merge = False,
     to_key_file: ToKeyFile = None,
+    to_cold: ToCold = None,
     plain: Plain = False,
     modules: Modules = None,
     as_json: AsJson = False,
@@ -57,7 +58,7 @@ def import_threads(
     if is_archive(source):
         if to is None:
             raise InvalidRequest("--to names the store to fill from a file, such as sqlite:///agents.db")
-        import_archive(source, to, to_key_file=to_key_file, plain=plain, merge=merge, as_json=as_json)
+        import_archive(source, to, to_key_file=to_key_file, to_cold=to_cold, plain=plain, merge=merge, as_json=as_json)
         return
     _require_source(source)
     import_modules(modules)
@@ -125,6 +126,7 @@ def import_archive(
     *,
     until: str | None = None,
     to_key_file: str | None = None,
+    to_cold: str | None = None,
     plain: bool = False,
     merge: bool = False,
     as_json: bool = False,
@@ -134,7 +136,10 @@ def import_archive(
     with local_file(file) as path, open_store(f"archive:///{path}", read_only=True) as store:
         for one in files_of(Path(path)):
             verify_file(one)
-        with open_target(to, to_key_file, store, plain=plain) as target, progress_bar("importing") as progress:
+        with (
+            open_target(to, to_key_file, store, plain=plain, cold=to_cold) as target,
+            progress_bar("importing") as progress,
+        ):
             report = stoppable(lambda: store.saver.copy_to(target, until=moment, merge=merge, progress=progress))
     tell(report, [("from", file), ("to", without_password(to))], as_json)
 
