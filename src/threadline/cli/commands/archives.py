@@ -229,7 +229,11 @@ def _to_langgraph(url: str, target: str, threads: list[str] | None, prefix: str,
     from ...langgraph.way_back import write_back
 
     with open_store(url, read_only=True, structural=False) as store, progress_bar("writing back") as progress:
-        done = write_back(store.saver, target, threads=threads or None, prefix=prefix, progress=progress)
+        try:
+            done = write_back(store.saver, target, threads=threads or None, prefix=prefix, progress=progress)
+        except KeyboardInterrupt:
+            complain("stopped; run the same command again to continue")
+            raise typer.Exit(130) from None
     print_facts(
         [
             ("from", without_password(url)),

@@ -174,6 +174,8 @@ def open_target(
 def _stored_keys(url: str) -> bytes | None:
     """The record of a target's keys, by a look that makes nothing; None where it has none, or is no store yet."""
     kind, path = parse_url(url)
+    if kind == "archive":
+        raise InvalidRequest("an archive is made by `threadline export` or `backup`, and not filled afterwards")
     if kind == "sqlite" and not path.startswith("file:") and path != ":memory:" and not os.path.exists(path):
         return None
     engine = make_engine(url, read_only=True)
