@@ -106,6 +106,23 @@ def a_cached_result_beside_a_failure_is_stored(t: Trial) -> Any:
     }
 
 
+@case("9.3")
+def an_answer_on_a_thread_that_is_not_there(t: Trial) -> Any:
+    """As with a mistyped thread id: a question that nobody has seen is not answered by it."""
+    ask = t.node(lambda s: {"l": [t.interrupt("?")]})
+    inner = t.graph(Log, {"ask": ask}, [(t.START, "ask")])
+    seen = []
+    for asking in (ask, inner):
+        saver = t.saver()
+        graph = t.graph(Log, {**names(t, "a"), "q": asking}, [(t.START, "a"), ("a", "q")], checkpointer=saver)
+        for thread, more in (("1", {}), ("2", {"update": {"l": ["u"]}})):
+            given = t.Command(resume="early", **more)
+            modes = ["updates", "values"]
+            seen.append(t.stream(graph, given, t.config(thread), stream_mode=modes, subgraphs=True))
+            seen.append(t.everything(graph, saver, t.config(thread)))
+    return seen
+
+
 @case("13.4")
 def updates_together_each_name_their_node(t: Trial) -> Any:
     graph = t.graph(Log, names(t, "a", "b"), [(t.START, "a"), ("a", "b")], checkpointer=t.saver())

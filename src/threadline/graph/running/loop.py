@@ -325,7 +325,7 @@ class Run(Saving):
             await self._keep_answers_taken(self.parent)
         self.pending = {}
         self.called = {}
-        self.is_past_answers = self.is_past_answers or self.is_resuming
+        self.is_past_answers = self.is_past_answers or self.is_resuming or self.parent is None
         self.is_resuming = False
         await self.save("loop")
         if self.settings.interrupt_after and self._should_stop(self.settings.interrupt_after):
