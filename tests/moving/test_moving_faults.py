@@ -18,7 +18,9 @@ import threadline
 from tests.stores import Half
 from threadline import StorageFull
 from threadline.core.context import Context
-from threadline.core.moving.carrier import Carrier
+from threadline.core.moving.carrier import Carrier, WentStale
+from threadline.core.moving.small import SmallThreads
+from threadline.core.moving.threads import ThreadCopy
 from threadline.core.paging import thread_rows
 from threadline.core.retention.sweep import collect
 
@@ -197,3 +199,39 @@ def test_chunks_that_are_collected_in_the_target_meanwhile_are_sent_again(house,
     assert report.is_complete
     assert picture(new) == picture(old)
     assert is_sound(new)
+
+
+def test_a_target_that_is_pruned_meanwhile_is_told_and_costs_no_other_thread(house, monkeypatch):
+    """Retention of the target may delete a checkpoint before it is read back, or chunks before each change."""
+    old, new = furnish(house("sqlite"), steps=60), house("sqlite")
+    verify, send, pruned = ThreadCopy._verify_rows, Carrier.send, []
+
+    async def pruning(self, page, rows):
+        if self.target_id == "a" and not pruned:
+            pruned.append(min(rows))
+            new._engine.run(lambda backend: backend.remove_checkpoints("a", pruned))
+        await verify(self, page, rows)
+
+    async def stale(self, change):
+        if change.thread_id == "b":
+            self.forget(self.stamp)
+            raise WentStale("chunks were deleted from the target meanwhile")
+        await send(self, change)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SmallThreads, "copy", _copy_none)
+        patched.setattr(ThreadCopy, "_verify_rows", pruning)
+        patched.setattr(Carrier, "send", stale)
+        report = old.copy_to(new)
+    lost, its_write, other = report.problems
+    for told in (lost, its_write):
+        assert pruned[0].id in told
+        assert "not in the target any more" in told
+    assert other.startswith("thread 'b': chunks were deleted")
+    assert is_sound(new)
+    assert old.copy_to(new).is_complete
+    assert picture(new) == picture(old)
+
+
+async def _copy_none(self, threads):
+    return set()

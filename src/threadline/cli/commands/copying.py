@@ -18,7 +18,7 @@ from ...core.lifecycle import living
 from ...core.moving.report import CopyReport, Moved
 from ...core.retention.policy import seconds_of
 from ...core.store_records import KEYS, read_record
-from ...errors import InvalidRequest
+from ...errors import InvalidRequest, Unavailable
 from ...saver import Saver
 from ...show.words import pairs_of
 from ..open import Store, given_keys, keys_from, keys_known, open_store
@@ -116,10 +116,11 @@ def copy(
         for thread_id in threads or ():
             store.saver.run(living, thread_id)  # before a target is made for nothing
         with open_target(to, to_key_file, store, plain=plain, cold=to_cold) as target:
+            begun = time.time()
             with progress_bar("copying") as progress:
                 report = stoppable(lambda: store.saver.copy_to(target, progress=progress, **choice))
             if follow:
-                report = _followed(store.saver, target, choice, pause)
+                report = _followed(store.saver, target, choice, pause, begun)
     tell(report, [("from", without_password(source)), ("to", without_password(to))], as_json)
 
 
@@ -253,15 +254,20 @@ def stoppable(work: Callable[[], CopyReport]) -> CopyReport:
         raise typer.Exit(130) from None
 
 
-def _followed(source: Saver, target: Saver, choice: dict[str, Any], pause: float) -> CopyReport:
-    """Copy what is new, again and again, until Ctrl-C or SIGTERM; then look at everything once more."""
+def _followed(source: Saver, target: Saver, choice: dict[str, Any], pause: float, begun: float) -> CopyReport:
+    """Copy what is new since the pass before, until Ctrl-C or SIGTERM; then look at everything once more."""
     complain("following: stop the writers, then press Ctrl-C for the last pass")
     former = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a supervisor ends it
     try:
         while True:
-            since = time.time() - _OVERLAP_SECONDS
             time.sleep(pause)
-            source.copy_to(target, **{**choice, "since": max(since, choice["since"] or 0.0), "records": False})
+            since, now = max(begun - _OVERLAP_SECONDS, choice["since"] or 0.0), time.time()
+            try:
+                source.copy_to(target, **{**choice, "since": since, "records": False})
+                begun = now
+            except Unavailable as trouble:
+                # A server that is restarted comes back; the next pass looks at what this one did not.
+                complain(f"{one_line(trouble)}; following goes on")
     except KeyboardInterrupt:
         complain("the last pass: what is put from now on is not copied")
     finally:

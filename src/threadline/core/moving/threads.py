@@ -29,6 +29,8 @@ _MOST_ROWS = 250
 _MOST_ROW_BYTES = 2 * 1024 * 1024
 # How often rows are read again when chunks of theirs were moved or collected meanwhile, in either store.
 _TRIES = 8
+# Retention of the target may be quicker than the read-back.
+_GONE = "it is not in the target any more: it was deleted there meanwhile, or lost; run the copy again"
 WriteKey = tuple[CheckpointKey, str, int]
 
 
@@ -225,6 +227,7 @@ class ThreadCopy:
                 return await self._send_once(batch)
             except WentStale as stale:
                 trouble = stale
+                self._witness = None  # it may have been deleted itself; all that it vouched for is asked anew
             except (Missing, Fault) as fault:
                 if len(batch) > 1:
                     sent: dict[CheckpointKey, CheckpointRow] = {}
@@ -277,7 +280,9 @@ class ThreadCopy:
         held = await self._held_rows(page)
         for key, row in rows.items():
             there = held.get(key)
-            if there is None or (not are_same(there, row) and there.created <= row.created):
+            if there is None:
+                self.report.problems.append(f"{self._name(_Step(key, None))}: {_GONE}")
+            elif not are_same(there, row) and there.created <= row.created:
                 raise Fault(f"{self._name(_Step(key, None))}: what was read back from the target is not what was sent")
 
     async def _verify_writes(self) -> None:
@@ -286,7 +291,9 @@ class ThreadCopy:
         stored = {(one.key, one.task_id, one.idx): one for one in await self.target.thread_writes(self.target_id)}
         for key, write in self._sent_writes.items():
             there = stored.get(key)
-            if there is None or there[:6] != write[:6] or (there[:9] != write[:9] and write.idx >= 0):
+            if there is None:
+                self.report.problems.append(f"{self._name(_Step(key[0], None))}: a pending write: {_GONE}")
+            elif there[:6] != write[:6] or (there[:9] != write[:9] and write.idx >= 0):
                 raise Fault(f"{self._name(_Step(key[0], None))}: a pending write was read back otherwise than sent")
 
     def _name(self, step: _Step) -> str:
