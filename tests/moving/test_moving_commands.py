@@ -59,6 +59,10 @@ def test_a_copy_with_the_wrong_keys_changes_nothing_of_the_target(old, run, tmp_
     for command in (["copy", old.url], ["import", tmp_path / "all.tla"]):
         _, said = run(*command, "--to", tmp_path / "sealed.db", "--to-key-file", wrong, status=2)
         assert "encrypted under 'keys', and the keys given are 'wrong'" in said
+    path.write_text(f"keys:{base64.b64encode(b'w' * 32).decode()}\n")  # another key of the same id
+    _, said = run("copy", old.url, "--to", tmp_path / "sealed.db", "--to-key-file", path, status=1)
+    assert "the key 'keys' that was given does not open this store" in said
+    assert base64.b64encode(b"w" * 32).decode() not in said
     with threadline.connect(tmp_path / "sealed.db", encryption=ring) as saver:
         known = saver.keys()
     assert [one.id for one in known] == ["keys"]
@@ -181,6 +185,7 @@ def test_what_is_refused_makes_no_target(old, run, tmp_path):
     assert "a span such as 7d or a time such as" in said
     _, said = run("restore", tmp_path / "all.tla", "--key-file", path, "--to", target, "--until", "nonsense", status=2)
     assert "the id of a checkpoint, not 'nonsense'" in said
+    assert "made by `threadline export`" in run("copy", old.url, "--to", "archive:///new.tla", status=2)[1]
     for command in (["copy", tmp_path / "sealed.db"], ["restore", tmp_path / "all.tla"]):
         assert "--plain" in run(*command, "--key-file", path, "--to", target, status=2)[1]
     assert not list(tmp_path.glob("none.db*"))
