@@ -19,6 +19,7 @@ from tests.stores import Half
 from threadline import StorageFull
 from threadline.core.context import Context
 from threadline.core.moving.carrier import Carrier, WentStale
+from threadline.core.moving.copy import _Copy
 from threadline.core.moving.small import SmallThreads
 from threadline.core.moving.threads import ThreadCopy
 from threadline.core.paging import thread_rows
@@ -231,6 +232,38 @@ def test_a_target_that_is_pruned_meanwhile_is_told_and_costs_no_other_thread(hou
     assert is_sound(new)
     assert old.copy_to(new).is_complete
     assert picture(new) == picture(old)
+
+
+@pytest.mark.parametrize("moment", ["chosen", "looked at", "read"])
+def test_a_thread_that_is_deleted_and_begun_anew_meanwhile_is_not_mixed_with_the_other(house, moment):
+    """Rows are read by the id of their thread: those of the next thread of that id must not come among its own."""
+    old, new = furnish(house("sqlite"), steps=60), house("sqlite")
+    grow(old, config("long"), 0, 90)
+    ids = {found.config["configurable"]["checkpoint_id"] for found in old.list(config("long"))}
+    old.copy_to(new, threads=["long"], until=min(ids))
+    done = []
+
+    def after(when, method):
+        async def acting(self, *args):
+            thread = getattr(self, "thread", None) or args[0]
+            if when == moment and not done and thread.thread_id == "long":
+                done.append(old.delete_thread("long"))
+                grow(old, config("long"), 0, 70)
+            return await method(self, *args)
+
+        return acting
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SmallThreads, "copy", _copy_none)
+        patched.setattr(_Copy, "_destination", after("chosen", _Copy._destination))
+        patched.setattr(ThreadCopy, "_look_at_target", after("looked at", ThreadCopy._look_at_target))
+        patched.setattr(ThreadCopy, "_send_all", after("read", ThreadCopy._send_all))
+        report = old.copy_to(new)
+    assert done
+    told = "thread 'long': it was deleted and begun anew while it was copied; run the copy again"
+    assert report.problems == ([told] if moment == "chosen" else [])
+    assert {found.config["configurable"]["checkpoint_id"] for found in new.list(config("long"))} <= ids
+    assert is_sound(new)
 
 
 async def _copy_none(self, threads):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...base.namespaces import ROOT
-from ...errors import Corrupt, Unavailable
+from ...errors import Conflict, Corrupt, Unavailable
 from ...ports.checkpoints import Change, CheckpointKey, CheckpointRow, Found, ThreadRow, Witness, WriteRow
 from ..context import Context
 from ..known import witness_of
@@ -96,6 +96,7 @@ class ThreadCopy:
             await self._look_at_target()
         waiting = set(self.cut.writes)
         async for page in pages_of(self.source, thread_id, self.cut):
+            self._check_same(page[0], page[-1])
             waiting.difference_update([found.key for found in page])
             await self._copy_page([found for found in page if self._is_wanted(found)])
             advance(len(page))
@@ -106,6 +107,11 @@ class ThreadCopy:
                 self._choose_writes(step)
             await self._send_all([step for step in orphans if step.writes])
         await self._verify_writes()
+
+    def _check_same(self, *rows: Found) -> None:
+        """Rows of another pool are of another thread, which was begun under the id since; nothing of it comes along."""
+        if any(found.stamp[0] != self.thread.pool for found in rows):
+            raise Conflict("it was deleted and begun anew while it was copied; run the copy again")
 
     def _is_wanted(self, found: Found) -> bool:
         if not self.choice.wants(found.row):
@@ -244,12 +250,18 @@ class ThreadCopy:
         return {}
 
     async def _reread(self, step: _Step) -> bool:
-        """Read a checkpoint again whose chunks were not there; tells whether it is still there."""
-        if step.found is None:
-            return True
+        """Read a checkpoint again of which chunks were not there; tells whether it is still there."""
         found = await self.source.find(self.thread.thread_id, *step.key)
-        step.found, step.writes = found, step.writes if found is not None else []
-        return found is not None
+        if found is None:
+            step.found, step.writes = None, []
+            return False
+        self._check_same(found)
+        if step.found is not None:
+            step.found = found
+        there = {(write.task_id, write.idx): write for write in found.writes}
+        current = [there.get((write.task_id, write.idx)) for write in step.writes]
+        step.writes = [write._replace(replaces=write.idx < 0) for write in current if write is not None]
+        return True
 
     async def _send_once(self, batch: Sequence[_Step]) -> dict[CheckpointKey, CheckpointRow]:
         carrier, target_id, now = self.carrier, self.target_id, self.thread.active
