@@ -12,7 +12,7 @@ import pytest
 from house import ROOT, config, grow, picture, put
 
 import threadline
-from threadline import KeyRing
+from threadline import KeyRing, Saver, Unavailable
 
 
 @pytest.fixture
@@ -242,3 +242,23 @@ def test_follow_copies_until_the_switch(old, connect, tmp_path, ending):
     assert process.returncode == 0, out
     assert new.get_tuple(config("b")).config == last
     assert picture(new) == picture(old)
+
+
+def test_follow_goes_on_when_a_server_comes_back(old, run, shown, tmp_path, monkeypatch):
+    copy_to, passes = Saver.copy_to, []
+
+    def failing(self, other, **options):
+        passes.append(options.get("since"))
+        if len(passes) == 2:
+            raise Unavailable("the store does not answer")
+        if len(passes) == 4:
+            raise KeyboardInterrupt
+        return copy_to(self, other, **options)
+
+    monkeypatch.setattr(Saver, "copy_to", failing)
+    _, said = run("copy", old.url, "--to", tmp_path / "new.db", "--follow", "--every", "0.05s")
+    assert "the store does not answer; following goes on" in said
+    # The pass after the one that failed looks at what that one did not.
+    assert passes[1] == passes[2] < passes[3]
+    assert passes[4] is None
+    assert shown(tmp_path / "new.db") == picture(old)
