@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .core.context import Context
+    from .core.moving.copy import Adopt
     from .core.moving.report import Archived, CopyChoice, CopyReport, Progress
 
 __all__ = ["Moving", "choice_of", "moment"]
+
+log = logging.getLogger("threadline")
 
 
 class Moving(Face):
@@ -94,6 +98,7 @@ class Moving(Face):
         The file has its name when it is whole and on the disk; Conflict where there is one. An encrypted store's
         threads stay sealed, and are read with its keys, unless `plain`.
         """
+        _refuse_remote(path)
         choice = choice_of(threads, prefix, filter, since, until, records=False)
         self._engine.run(self._tools.open)
         with _Filling(self._tools, path, None, plain) as filling:
@@ -111,6 +116,7 @@ class Moving(Face):
         plain: bool = False,
         progress: Progress | None = None,
     ) -> Archived:
+        _refuse_remote(path)
         choice = choice_of(threads, prefix, filter, since, until, records=False)
         await self._engine.arun(self._tools.open)
         with _Filling(self._tools, path, None, plain) as filling:
@@ -128,14 +134,16 @@ class Moving(Face):
 
         Every checkpoint that was acknowledged before this began is in it, and each thread in it is whole. With
         `base`, a former backup in the same folder, only what has changed since is written: restoring the new file
-        reads both. `s3://bucket/backups/name` and the like go to an object store, by way of a temporary folder.
+        reads both. A base that is no backup of this store is not added to, as after a restore into a new one: the file
+        is whole then, and the `base` of the answer None. `s3://bucket/backups/name` and the like go to an object store,
+        by way of a temporary folder.
         """
         if is_remote(path):
             with _temporary_folder() as folder:
                 remote = _Remote(path, base, folder, is_of_loop=False)
                 done = self.backup(remote.path, base=run_now(remote.fetch()), plain=plain, progress=progress)
                 run_now(remote.send())
-            return replace(done, path=os.fspath(path), base=None if base is None else os.fspath(base))
+            return remote.told(done)
         choice = choice_of(None, "", None, None, None, records=_are_whole(self))
         self._engine.run(self._tools.open)
         with _Filling(self._tools, path, base, plain) as filling:
@@ -154,7 +162,7 @@ class Moving(Face):
                 remote = _Remote(path, base, folder, is_of_loop=True)
                 done = await self.abackup(remote.path, base=await remote.fetch(), plain=plain, progress=progress)
                 await remote.send()
-            return replace(done, path=os.fspath(path), base=None if base is None else os.fspath(base))
+            return remote.told(done)
         choice = choice_of(None, "", None, None, None, records=_are_whole(self))
         await self._engine.arun(self._tools.open)
         with _Filling(self._tools, path, base, plain) as filling:
@@ -191,9 +199,12 @@ class _Remote:
         from .backends.objects.opening import open_objects
         from .backends.objects.parts import split_place
 
+        self._urls = os.fspath(url), None if base is None else os.fspath(base)
         place, self._name = split_place(os.fspath(url))
         self._base = None
         if base is not None:
+            if not is_remote(base):
+                raise InvalidRequest(f"a backup lies beside its base: restoring it reads both. Write {place}/… for it")
             base_place, self._base = split_place(os.fspath(base))
             if base_place != place:
                 raise InvalidRequest("a backup lies beside its base: restoring it reads both")
@@ -201,9 +212,10 @@ class _Remote:
         self._objects = open_objects(place, is_of_loop=is_of_loop, cache_bytes=0)
 
     async def fetch(self) -> Path | None:
-        """Bring the base here, with its own bases."""
-        from .backends.objects.parts import fetch_chain
+        """Bring the base here, with its own bases; Conflict where there is a file of the name that is to be made."""
+        from .backends.objects.parts import check_absent, fetch_chain
 
+        await check_absent(self._objects, self._name)
         return await fetch_chain(self._objects, self._base, self._folder) if self._base is not None else None
 
     async def send(self) -> None:
@@ -211,6 +223,11 @@ class _Remote:
         from .backends.objects.parts import send_file
 
         await send_file(self._objects, self._name, self.path)
+
+    def told(self, done: Archived) -> Archived:
+        """What was made, by the names that the caller has for it."""
+        url, base = self._urls
+        return replace(done, path=url, base=base if done.base is not None else None)
 
 
 class _Filling:
@@ -236,15 +253,36 @@ class _Filling:
         self._tools = Tools(tools.codec) if self._is_plain else tools
 
     async def fill(self, source: Context, choice: CopyChoice, progress: Progress | None) -> CopyReport:
-        from .backends.layers.tiered import TieredLayer
-        from .core.context import Context
-        from .core.moving.archive import fill_archive
+        from .core.moving.archive import fill_archive, is_base_of
 
-        backend: Any = TieredLayer(self._backend, self._objects)
-        archive = Context(backend, self._tools)
-        adopt = None if self._is_plain else self._backend.adopt
+        archive, adopt = self._opened()
+        if self._base is not None and not await is_base_of(source, archive, adopt):
+            log.warning(
+                "%r is no backup of this store as it is now, or was made with other keys: %r is a whole backup, and "
+                "adds to none",
+                self._base.name,
+                self._path.name,
+            )
+            self._begin_anew()
+            archive, adopt = self._opened()
         mirrors = self._base is not None
         return await fill_archive(source, archive, choice, progress, adopt=adopt, mirrors=mirrors)
+
+    def _opened(self) -> tuple[Context, Adopt | None]:
+        from .backends.layers.tiered import TieredLayer
+        from .core.context import Context
+
+        backend: Any = TieredLayer(self._backend, self._objects)
+        return Context(backend, self._tools), None if self._is_plain else self._backend.adopt
+
+    def _begin_anew(self) -> None:
+        """Write a file that stands alone."""
+        from .backends.memory.archive import ArchiveBackend
+        from .backends.objects.archive import ArchiveObjects
+
+        self._base = self._loaded = None
+        self._objects = ArchiveObjects(str(self._path))
+        self._backend = ArchiveBackend(self._objects, self._writer)
 
     def done(self, report: CopyReport) -> Archived:
         """Finish the file."""
@@ -288,6 +326,11 @@ def choice_of(
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Whether this names an object and no file."""
     return "://" in os.fspath(path)
+
+
+def _refuse_remote(path: str | os.PathLike[str]) -> None:
+    if is_remote(path):
+        raise InvalidRequest("an export is a file of this machine: name a path; `backup` goes to an object store too")
 
 
 def moment(value: Any, name: str) -> float | None:

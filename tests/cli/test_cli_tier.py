@@ -117,3 +117,23 @@ def test_a_repair_is_advised_where_a_lost_object_leaves_what_it_takes(run: Any, 
     assert "next  threadline repair runs --reducer said=append" in out
     run("repair", "runs", "--reducer", "said=append", "--yes")
     run("fsck", "runs")
+
+
+def test_a_wrong_place_of_the_cold_tier_sets_nothing_aside(run: Any, store: Path, monkeypatch: Any) -> None:
+    with threadline.connect(store / "agents.db") as saver:
+        saver.thread("other").put(
+            {"messages": [{"content": f"{at:x} {at * 7919 % 104729:x} " * 30} for at in range(90)]}
+        )
+    assert json.loads(run("tier", "run", "chat", "other", "--json")[0])["objects"] == 2
+    (store / "elsewhere").mkdir()
+    with monkeypatch.context() as wrong:
+        wrong.setenv("THREADLINE_COLD", f"file://{store / 'elsewhere'}")
+        assert "next  none of the 2 objects of the cold tier is at" in run("fsck", status=1)[0]
+        _, said = run("fsck", "--quarantine", "--yes", status=2)
+        assert "nothing was set aside" in said
+        assert "set THREADLINE_COLD" in said
+    assert run("fsck")
+    next((store / "cold").glob("*")).unlink()
+    assert "next  threadline fsck --quarantine" in run("fsck", status=1)[0]
+    run("fsck", "--quarantine", "--yes", status=1)
+    assert run("fsck")

@@ -1,6 +1,7 @@
 """Messages, drawings, graphs of channels: sections 18, 19 and 21."""
 
 import operator
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from oracle_normal import plain
@@ -191,3 +192,35 @@ def a_graph_of_channels_keeps_threads(t: Trial) -> Any:
     )
     outs = [t.error(lambda i=i: t.invoke(graph, i, t.config())) for i in (1, 2)]
     return {"outs": outs, "state": t.state(graph, t.config()), "stored": t.stored(saver, t.config())}
+
+
+@dataclass
+class Declared:
+    needed: int
+    perhaps: str | None
+    words: Annotated[list[str], operator.add] = field(default_factory=lambda: ["x"])
+    count: int = 3
+
+
+class Annotations:
+    count: int
+    words: Annotated[list, operator.add]
+
+
+@case("2.10")
+def json_schemas_of_classes(t: Trial) -> Any:
+    """A data class, and a class with annotations, are shown by their channels, with defaults."""
+
+    class Typed(TypedDict):
+        words: Annotated[list[str], operator.add]
+
+    graphs = []
+    for state, others, name in (
+        (Declared, {}, "LangGraph"),
+        (Annotations, {}, "small"),
+        (Typed, {"input_schema": Declared}, "LangGraph"),
+        (Typed, {"output_schema": Declared}, "LangGraph"),
+    ):
+        builder = t.StateGraph(state, **others)
+        graphs.append(builder.add_node("x", t.writes()).add_edge(t.START, "x").compile(name=name))
+    return [[graph.get_name("x"), graph.get_input_jsonschema(), graph.get_output_jsonschema()] for graph in graphs]

@@ -123,6 +123,19 @@ def test_an_edit_without_arguments_or_with_an_unknown_tool_is_refused(tools: lis
             graph.invoke(Command(resume={"decisions": [{"type": "edit", "edited_action": edited}]}), CONFIG)
 
 
+def test_an_edit_does_not_lead_to_a_tool_whose_calls_cannot_be_edited(tools: list[Any], sent: list[str]) -> None:
+    only = {"allowed_decisions": ["approve", "reject"]}
+    graph = graph_of(tools, SEARCH, interrupt_on={"search": True, "send": only})
+    graph.invoke({"messages": ["hi"]}, CONFIG)
+    edit = {"type": "edit", "edited_action": {"name": "send", "args": {"to": "mallory"}}}
+    with pytest.raises(DecisionError, match="search: the edited action names 'send', whose calls cannot be edited"):
+        graph.invoke(Command(resume={"decisions": [edit]}), CONFIG)
+    assert sent == []
+    assert (
+        graph.invoke(Command(resume={"decisions": [{"type": "approve"}]}), CONFIG)["messages"][-1]["name"] == "search"
+    )
+
+
 def test_calls_of_a_function_with_json_arguments(tools: list[Any]) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"query": "y"}'}}
     assert results(graph_of(tools, call).invoke({"messages": ["hi"]}, CONFIG)) == [('["y"]', "success")]
@@ -161,6 +174,12 @@ def test_wrong_declarations_are_refused(tools: list[Any]) -> None:
         Approval(tools, interrupt_on={"nowhere": True})
     with pytest.raises(InvalidRequest, match="perhaps"):
         Approval(tools, interrupt_on={"send": {"allowed_decisions": ["perhaps"]}})
+
+
+@pytest.mark.parametrize("wrong", ["yes", {"allow": ["approve"]}, None])
+def test_what_is_no_review_is_told_with_what_one_has(tools: list[Any], wrong: Any) -> None:
+    with pytest.raises(InvalidRequest, match="a dict of allowed_decisions, description, args_schema"):
+        Approval(tools, interrupt_on={"send": wrong})
 
 
 def test_a_wrapped_tool_asks_before_it_runs(tools: list[Any], sent: list[str]) -> None:

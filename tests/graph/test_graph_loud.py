@@ -33,6 +33,16 @@ def test_what_is_dropped_is_said_once_and_refused_by_a_strict_graph(caplog: pyte
         sent.invoke({"l": []})
 
 
+def test_a_key_of_the_input_and_a_target_that_are_not_there_are_told_by_the_nearest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    chain(x=lambda state: room.Command(goto="reviw"), review=writes("r")).invoke({"l": [], "aa": 1})
+    assert "The input has 'aa', which is no key of the state: it is dropped; did you mean 'a'?" in caplog.text
+    assert "unknown channel 'branch:to:reviw', ignoring it; did you mean 'review'?" in caplog.text
+    chain(x=lambda state: room.Command(goto=room.Send("reviw", {})), review=writes("r")).invoke({"l": []})
+    assert "unknown node name reviw; did you mean 'review'?" in caplog.text
+
+
 def test_a_join_that_cannot_fill_is_named(caplog: pytest.LogCaptureFixture) -> None:
     builder = room.StateGraph(State)
     for name in "abcd":

@@ -178,3 +178,30 @@ def test_answers_to_nobody_are_said(caplog: pytest.LogCaptureFixture) -> None:
     graph.invoke(room.Command(resume=1), CONFIG)
     graph.invoke(room.Command(resume=1), CONFIG)
     assert "no question is pending on this thread" in caplog.text
+
+
+def test_a_strict_graph_refuses_a_question_that_no_answer_can_reach() -> None:
+    asks = {"one": lambda state: {"l": [room.interrupt("q")]}, "all": lambda state: {"l": room.interrupt_all(["q"])}}
+    for name, ask in asks.items():
+        assert chain(x=ask).invoke({"l": []})["__interrupt__"]
+        with pytest.raises(room.InvalidUpdateError, match=r"Node 'x' asks a question.*checkpointer="):
+            chain(options={"strict": True}, x=ask).invoke({"l": []})
+        strict = chain(threadline.connect("memory://"), options={"strict": True}, x=ask)
+        strict.invoke({"l": []}, CONFIG)
+        assert strict.invoke(room.Command(resume=name), CONFIG) == {"l": [name]}
+
+
+def test_an_error_about_answers_lists_the_questions() -> None:
+    builder = room.StateGraph(State)
+    for name in "xy":
+        builder.add_node(name, lambda state, name=name: {"l": [room.interrupt({"ask": name, "why": "w" * 500})]})
+        builder.add_edge(START, name)
+    graph = builder.compile(checkpointer=threadline.connect("memory://"), strict=True)
+    ids = [one.id for one in graph.invoke({"l": []}, CONFIG)["__interrupt__"]]
+    for given, error in (("one", RuntimeError), ({"0" * 32: 1}, room.UnknownInterruptError)):
+        with pytest.raises(error) as caught:
+            graph.invoke(room.Command(resume=given), CONFIG)
+        for key in ids:
+            assert key in str(caught.value)
+        assert "'ask': 'x'" in str(caught.value)
+        assert len(str(caught.value)) < 500

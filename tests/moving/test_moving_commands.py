@@ -12,7 +12,7 @@ import pytest
 from house import ROOT, config, grow, picture, put
 
 import threadline
-from threadline import KeyRing
+from threadline import KeyRing, Saver, Unavailable
 
 
 @pytest.fixture
@@ -59,9 +59,31 @@ def test_a_copy_with_the_wrong_keys_changes_nothing_of_the_target(old, run, tmp_
     for command in (["copy", old.url], ["import", tmp_path / "all.tla"]):
         _, said = run(*command, "--to", tmp_path / "sealed.db", "--to-key-file", wrong, status=2)
         assert "encrypted under 'keys', and the keys given are 'wrong'" in said
+    path.write_text(f"keys:{base64.b64encode(b'w' * 32).decode()}\n")  # another key of the same id
+    _, said = run("copy", old.url, "--to", tmp_path / "sealed.db", "--to-key-file", path, status=1)
+    assert "the key 'keys' that was given does not open this store" in said
+    assert base64.b64encode(b"w" * 32).decode() not in said
     with threadline.connect(tmp_path / "sealed.db", encryption=ring) as saver:
         known = saver.keys()
     assert [one.id for one in known] == ["keys"]
+
+
+def test_a_copy_into_a_store_with_a_cold_tier_reads_what_is_cold_there(run, connect, shown, tmp_path, monkeypatch):
+    path, ring = keys_file(tmp_path)
+    old, new, cold = connect(tmp_path / "long.db"), tmp_path / "sealed.db", f"file://{tmp_path}/cold"
+    at = grow(old, config("t"), 0, 200)
+    with threadline.connect(new, encryption=ring, cold=cold) as target:
+        old.copy_to(target)
+        assert target.tier(thread_ids=["t"]).chunks
+    grow(old, at, 200, 3)
+    _, said = run("copy", old.url, "--to", new, "--to-key-file", path, status=1)
+    assert "THREADLINE_TO_COLD" in said
+    run("copy", old.url, "--to", new, "--to-key-file", path, "--to-cold", cold)
+    grow(old, config("t"), 203, 3)
+    run("backup", "-o", tmp_path / "b.tla", "--url", old.url)
+    monkeypatch.setenv("THREADLINE_TO_COLD", cold)
+    run("restore", tmp_path / "b.tla", "--to", new, "--to-key-file", path)
+    assert shown(new, encryption=ring, cold=cold) == picture(old)
 
 
 def test_copy_of_a_tenant_and_of_named_threads(old, run, shown, tmp_path):
@@ -163,6 +185,7 @@ def test_what_is_refused_makes_no_target(old, run, tmp_path):
     assert "a span such as 7d or a time such as" in said
     _, said = run("restore", tmp_path / "all.tla", "--key-file", path, "--to", target, "--until", "nonsense", status=2)
     assert "the id of a checkpoint, not 'nonsense'" in said
+    assert "made by `threadline export`" in run("copy", old.url, "--to", "archive:///new.tla", status=2)[1]
     for command in (["copy", tmp_path / "sealed.db"], ["restore", tmp_path / "all.tla"]):
         assert "--plain" in run(*command, "--key-file", path, "--to", target, status=2)[1]
     assert not list(tmp_path.glob("none.db*"))
@@ -219,3 +242,23 @@ def test_follow_copies_until_the_switch(old, connect, tmp_path, ending):
     assert process.returncode == 0, out
     assert new.get_tuple(config("b")).config == last
     assert picture(new) == picture(old)
+
+
+def test_follow_goes_on_when_a_server_comes_back(old, run, shown, tmp_path, monkeypatch):
+    copy_to, passes = Saver.copy_to, []
+
+    def failing(self, other, **options):
+        passes.append(options.get("since"))
+        if len(passes) == 2:
+            raise Unavailable("the store does not answer")
+        if len(passes) == 4:
+            raise KeyboardInterrupt
+        return copy_to(self, other, **options)
+
+    monkeypatch.setattr(Saver, "copy_to", failing)
+    _, said = run("copy", old.url, "--to", tmp_path / "new.db", "--follow", "--every", "0.05s")
+    assert "the store does not answer; following goes on" in said
+    # The pass after the one that failed looks at what that one did not.
+    assert passes[1] == passes[2] < passes[3]
+    assert passes[4] is None
+    assert shown(tmp_path / "new.db") == picture(old)

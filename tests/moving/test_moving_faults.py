@@ -18,7 +18,10 @@ import threadline
 from tests.stores import Half
 from threadline import StorageFull
 from threadline.core.context import Context
-from threadline.core.moving.carrier import Carrier
+from threadline.core.moving.carrier import Carrier, WentStale
+from threadline.core.moving.copy import _Copy
+from threadline.core.moving.small import SmallThreads
+from threadline.core.moving.threads import ThreadCopy
 from threadline.core.paging import thread_rows
 from threadline.core.retention.sweep import collect
 
@@ -197,3 +200,71 @@ def test_chunks_that_are_collected_in_the_target_meanwhile_are_sent_again(house,
     assert report.is_complete
     assert picture(new) == picture(old)
     assert is_sound(new)
+
+
+def test_a_target_that_is_pruned_meanwhile_is_told_and_costs_no_other_thread(house, monkeypatch):
+    """Retention of the target may delete a checkpoint before it is read back, or chunks before each change."""
+    old, new = furnish(house("sqlite"), steps=60), house("sqlite")
+    verify, send, pruned = ThreadCopy._verify_rows, Carrier.send, []
+
+    async def pruning(self, page, rows):
+        if self.target_id == "a" and not pruned:
+            pruned.append(min(rows))
+            new._engine.run(lambda backend: backend.remove_checkpoints("a", pruned))
+        await verify(self, page, rows)
+
+    async def stale(self, change):
+        if change.thread_id == "b":
+            self.forget(self.stamp)
+            raise WentStale("chunks were deleted from the target meanwhile")
+        await send(self, change)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SmallThreads, "copy", _copy_none)
+        patched.setattr(ThreadCopy, "_verify_rows", pruning)
+        patched.setattr(Carrier, "send", stale)
+        report = old.copy_to(new)
+    lost, its_write, other = report.problems
+    for told in (lost, its_write):
+        assert pruned[0].id in told
+        assert "not in the target any more" in told
+    assert other.startswith("thread 'b': chunks were deleted")
+    assert is_sound(new)
+    assert old.copy_to(new).is_complete
+    assert picture(new) == picture(old)
+
+
+@pytest.mark.parametrize("moment", ["chosen", "looked at", "read"])
+def test_a_thread_that_is_deleted_and_begun_anew_meanwhile_is_not_mixed_with_the_other(house, moment):
+    """Rows are read by the id of their thread: those of the next thread of that id must not come among its own."""
+    old, new = furnish(house("sqlite"), steps=60), house("sqlite")
+    grow(old, config("long"), 0, 90)
+    ids = {found.config["configurable"]["checkpoint_id"] for found in old.list(config("long"))}
+    old.copy_to(new, threads=["long"], until=min(ids))
+    done = []
+
+    def after(when, method):
+        async def acting(self, *args):
+            thread = getattr(self, "thread", None) or args[0]
+            if when == moment and not done and thread.thread_id == "long":
+                done.append(old.delete_thread("long"))
+                grow(old, config("long"), 0, 70)
+            return await method(self, *args)
+
+        return acting
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SmallThreads, "copy", _copy_none)
+        patched.setattr(_Copy, "_destination", after("chosen", _Copy._destination))
+        patched.setattr(ThreadCopy, "_look_at_target", after("looked at", ThreadCopy._look_at_target))
+        patched.setattr(ThreadCopy, "_send_all", after("read", ThreadCopy._send_all))
+        report = old.copy_to(new)
+    assert done
+    told = "thread 'long': it was deleted and begun anew while it was copied; run the copy again"
+    assert report.problems == ([told] if moment == "chosen" else [])
+    assert {found.config["configurable"]["checkpoint_id"] for found in new.list(config("long"))} <= ids
+    assert is_sound(new)
+
+
+async def _copy_none(self, threads):
+    return set()

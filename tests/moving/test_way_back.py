@@ -1,15 +1,16 @@
 """Threads go back to LangGraph's own tables, and its savers resume them there with the same answer."""
 
+import asyncio
 import importlib
 import operator
 import sqlite3
 from typing import Annotated, TypedDict
 
 import pytest
-from house import config
+from house import config, put
 
 import threadline
-from threadline import Conflict, InvalidRequest, KeyRing, NotAllowed
+from threadline import Conflict, InvalidRequest, KeyRing, NotAllowed, NotSerializable, Unavailable
 
 pytest.importorskip("langgraph.graph")
 pytest.importorskip("langgraph.checkpoint.sqlite")
@@ -19,7 +20,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from threadline.langgraph import Checkpointer
-from threadline.langgraph.way_back import write_back
+from threadline.langgraph.way_back import awrite_back, write_back
 from threadline.transfer import import_threads
 
 
@@ -142,3 +143,46 @@ def test_only_databases_that_langgraph_has_savers_for_are_written(connect, tmp_p
     saver = connect(tmp_path / "ours.db", encryption=KeyRing({"k": bytes(32)}))
     with pytest.raises(InvalidRequest, match="nothing else"):
         write_back(saver, "redis://localhost")
+
+
+def test_what_langgraphs_serializer_does_not_take_is_told_before_anything_is_written(connect, tmp_path):
+    class Odd:
+        def __init__(self, n):
+            self.n = n
+
+    threadline.register(Odd, name="way_back:Odd", encode=lambda odd: odd.n, decode=Odd)
+    saver = connect(tmp_path / "ours.db")
+    for thread, value in (("a", 1), ("b", Odd(2))):
+        made = threadline.empty_checkpoint()
+        made["channel_values"], made["channel_versions"] = {"it": value}, {"it": 1}
+        saver.put(config(thread), made, {"source": "loop", "step": 0}, {"it": 1})
+    with pytest.raises(NotSerializable, match=r"nothing was written: thread 'b'.*channel 'it'"):
+        write_back(saver, f"sqlite:///{tmp_path}/back.db")
+    with sqlite3.connect(tmp_path / "back.db") as db:
+        assert db.execute("SELECT count(*) FROM checkpoints").fetchone() == (0,)
+
+
+def test_a_database_that_cannot_be_written_is_told_as_every_other_is(connect, run, tmp_path):
+    saver = connect(tmp_path / "ours.db")
+    put(saver, config("t"), {"x": 1}, 0)
+    (tmp_path / "junk.db").write_text("no database " * 100)
+    for url, error, words in (
+        (f"sqlite:///{tmp_path}/nowhere/back.db", Unavailable, "cannot open"),
+        (f"sqlite:///{tmp_path}/junk.db", InvalidRequest, "not a SQLite database"),
+        ("postgresql://someone:secret@127.0.0.1:1/none", Unavailable, "cannot connect"),
+    ):
+        with pytest.raises(error, match=words):
+            write_back(saver, url)
+        _, said = run("export", "--to-langgraph", url, "--url", saver.url, status=1 if error is Unavailable else 2)
+        assert words in said
+        assert "Traceback" not in said
+        assert "secret" not in said
+
+
+def test_the_way_back_beside_an_event_loop(connect, tmp_path):
+    saver, seen = connect(tmp_path / "ours.db"), []
+    put(saver, config("t"), {"x": 1}, 0)
+    url = f"sqlite:///{tmp_path}/back.db"
+    done = asyncio.run(awrite_back(saver, url, threads=["t"], progress=lambda *counts: seen.append(counts)))
+    assert (done.threads, done.checkpoints) == (1, 1)
+    assert seen[-1] == (2, 2)

@@ -150,7 +150,7 @@ def _out_of_reach(reference: bytes) -> Unavailable:
     """A chunk is in an object, and no layer below reads those."""
     return Unavailable(
         f"the value is in the cold tier (object {read_reference(reference).object_name}), and this store was opened "
-        f"without it: open it with cold='s3://bucket/prefix', or as THREADLINE_COLD has it for commands"
+        f"without it: give cold='s3://…/prefix'; commands take THREADLINE_COLD, for a store to fill THREADLINE_TO_COLD"
     )
 
 
@@ -441,7 +441,10 @@ class Tools:
             return await self._use_keys(backend, ring, (await read_record(backend, KEYS)) or stored)
         self.envelope.key_numbers = {key_id: position + 1 for position, key_id in enumerate(ids)}
         self._keys_record = stored
-        secret = ring.open(ids[number - 1], sealed, b"digest key")
+        try:
+            secret = ring.open(ids[number - 1], sealed, b"digest key")
+        except Corrupt as damage:
+            raise Corrupt(f"the key {ids[number - 1]!r} that was given does not open this store: {damage}") from None
         if secret != self.digesters.secret:
             self.digesters.secret = secret
         return None

@@ -64,7 +64,13 @@ class Review:
         """The review that a value of `interrupt_on` asks for; None: the tool runs without asking."""
         if isinstance(given, bool):
             return cls() if given else None
-        review = given if isinstance(given, Review) else cls(**given)
+        try:
+            review = given if isinstance(given, Review) else cls(**given)
+        except TypeError:
+            fields = ", ".join(cls.__dataclass_fields__)
+            raise InvalidRequest(
+                f"interrupt_on takes True, False, a Review or a dict of {fields}, not {given!r}"
+            ) from None
         unknown = [one for one in review.allowed_decisions if one not in EVERY_DECISION]
         if unknown or not review.allowed_decisions:
             raise InvalidRequest(f"allowed_decisions are some of {', '.join(EVERY_DECISION)}, not {unknown}")
@@ -114,10 +120,17 @@ class Approval:
         asked = [call for call in calls if call.name in self.reviews]
         decided = iter(decide([(call, self.reviews[call.name]) for call in asked], self.description_prefix))
         verdicts = [next(decided) if call.name in self.reviews else Verdict(call) for call in calls]
-        for verdict in verdicts:
-            if verdict.call.name not in self.tools:
-                raise _refused(f"the edited action names the tool {verdict.call.name!r}, which does not exist")
+        for call, verdict in zip(calls, verdicts, strict=True):
+            self._check_edited(call, verdict.call)
         return verdicts
+
+    def _check_edited(self, asked: ToolCall, given: ToolCall) -> None:
+        """Another tool than the one that was asked for must be there, and one whose calls may be edited."""
+        if given.name not in self.tools:
+            raise _refused(f"the edited action names the tool {given.name!r}, which does not exist")
+        review = self.reviews.get(given.name)
+        if given.name != asked.name and review is not None and "edit" not in review.allowed_decisions:
+            raise _refused(f"{asked.name}: the edited action names {given.name!r}, whose calls cannot be edited")
 
     def _run(self, verdict: Verdict) -> dict[str, Any]:
         if verdict.answer is not None:

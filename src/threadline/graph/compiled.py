@@ -426,9 +426,12 @@ class Pregel(StateMethods, Faces, Generic[StateT, ContextT, InputT, OutputT]):
         """The same graph with a config that all its runs have."""
         return self.copy({"config": merge_configs(self.config, config, kwargs)})
 
-    def get_name(self, *_: Any, **__: Any) -> str:
-        """The name of the graph."""
-        return self.name
+    def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
+        """The name of the graph, or another one, with a suffix in its own style."""
+        shown = name or self.name
+        if not suffix:
+            return shown
+        return f"{shown}{suffix.title()}" if shown[:1].isupper() else f"{shown}_{suffix.lower()}"
 
 
 class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):

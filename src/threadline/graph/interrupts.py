@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.fields import stored_field
+from ._base import printable
 from .constants import INTERRUPT, NULL_TASK_ID, RESUME
-from .errors import GraphInterrupt, UnknownInterruptError, mark_invalid_resume
+from .errors import GraphInterrupt, InvalidUpdateError, UnknownInterruptError, mark_invalid_resume
 from .running.ids import interrupt_id, is_interrupt_id
 from .runtime import current_task
 from .types import Interrupt
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["PendingWrites", "answer_map", "interrupt", "interrupt_all", "pending_interrupts"]
 
 log = logging.getLogger("threadline.graph")
+# So many pending questions, and so much of each, are told in an error.
+_MOST_TOLD = 10
+_MOST_SHOWN = 60
 
 PendingWrites = Mapping[str, Sequence[tuple[str, Any]]]
 
@@ -38,6 +42,7 @@ def interrupt(value: Any, *, response_schema: Any = None) -> Any:
     place, answer = _next_answer(task)
     if answer is not _NONE:
         return _validated(answer, response_schema)
+    _check_saver(task)
     question = Interrupt(value, interrupt_id(task.namespace, place), response_schema=_as_json(response_schema))
     task.questions.append(question)
     raise GraphInterrupt((question,))
@@ -57,6 +62,7 @@ def interrupt_all(values: Sequence[Any]) -> list[Any]:
             missing.append(Interrupt(value, interrupt_id(task.namespace, place)))
         answers.append(answer)
     if missing:
+        _check_saver(task)
         task.questions.extend(missing)
         raise GraphInterrupt(tuple(missing))
     return answers
@@ -152,12 +158,12 @@ def check_answers(resume: Any, pending: Mapping[str, Interrupt[Any]], *, strict:
     """Refuse an answer that fits no question, before anything is written."""
     named = answer_map(resume)
     if not pending and not strict:
-        log.warning("no question is pending on this thread: the answer is not used")
+        log.warning("no question is pending on this thread: the answer is for none of those that were asked")
     if named is None:
         if len(pending) > 1:
             raise RuntimeError(
                 "When there are multiple pending interrupts, you must specify the interrupt id when resuming. "
-                "Write Command(resume={id: answer}) with the ids that get_state(config).interrupts lists."
+                f"Write Command(resume={{id: answer}}); pending: {_told(pending)}"
             )
         if strict and not pending:
             raise UnknownInterruptError(
@@ -169,8 +175,28 @@ def check_answers(resume: Any, pending: Mapping[str, Interrupt[Any]], *, strict:
         log.warning("no pending question has the id %r: the answer is not used", unknown[0])
     if strict and unknown:
         raise UnknownInterruptError(
-            f"no pending question has the id {', '.join(unknown)}; pending: {', '.join(pending) or 'none'}",
+            f"no pending question has the id {', '.join(unknown)}; pending: {_told(pending) or 'none'}",
             reason="not_pending",
             interrupt_ids=unknown,
             pending_ids=tuple(pending),
+        )
+
+
+def _told(pending: Mapping[str, Interrupt[Any]]) -> str:
+    """The ids of questions and what they ask, as far as a line has room."""
+    shown = [f"{key} ({printable(_beginning(one.value))})" for key, one in list(pending.items())[:_MOST_TOLD]]
+    return ", ".join(shown) + (f" and {len(pending) - _MOST_TOLD} more" if len(pending) > _MOST_TOLD else "")
+
+
+def _beginning(value: Any) -> str:
+    text = repr(value) if isinstance(value, (str, int, float, bool, dict, list, tuple)) else type(value).__name__
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
+def _check_saver(task: Task) -> None:
+    """A strict graph refuses a question whose answer could never arrive."""
+    if task.run.settings.strict and task.run.saver is None:
+        raise InvalidUpdateError(
+            f"Node {task.name!r} asks a question, and the graph has no saver: no answer can reach it. "
+            "Compile it with checkpointer=threadline.connect(url)"
         )

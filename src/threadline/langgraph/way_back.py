@@ -7,8 +7,10 @@ its pending writes: a run that was stopped leaves an earlier state of each threa
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
+import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ from ..ports.checkpoints import CheckpointKey, WriteRow
 from ..saver import Saver
 from .types import register_langgraph_types
 
-__all__ = ["WayBack", "write_back"]
+__all__ = ["WayBack", "awrite_back", "write_back"]
 
 _KINDS = {
     "sqlite": ("langgraph.checkpoint.sqlite", "SqliteSaver", "langgraph-checkpoint-sqlite"),
@@ -72,7 +74,7 @@ def write_back(
         for write in (False, True):
             for thread_id, own in keys.items():
                 for key in own:
-                    work.put(target, thread_id, key) if write else work.check(thread_id, key)
+                    work.put(target, thread_id, key) if write else work.check(target, thread_id, key)
                     done += 1
                     if progress is not None:
                         progress(done, total)
@@ -80,6 +82,23 @@ def write_back(
             work.raise_troubles()
         _verify(target, keys)
     return work.report
+
+
+async def awrite_back(
+    source: Saver,
+    url: str,
+    *,
+    threads: Collection[str] | None = None,
+    prefix: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> WayBack:
+    """`write_back` beside an event loop: on a thread of its own, where `progress` is called too.
+
+    A task that is cancelled does not stop that thread.
+    """
+    return await asyncio.to_thread(
+        lambda: write_back(source, url, threads=threads, prefix=prefix, progress=progress),
+    )
 
 
 def _keys(source: Saver, thread_id: str) -> list[CheckpointKey]:
@@ -94,23 +113,34 @@ class _Work:
         self.troubles: list[str] = []
         self.kind: type[Exception] = NotAllowed
 
-    def check(self, thread_id: str, key: CheckpointKey) -> None:
-        """Rebuild all values of a checkpoint; what cannot be is noted."""
+    def check(self, target: Any, thread_id: str, key: CheckpointKey) -> None:
+        """Rebuild all values of a checkpoint, and let LangGraph's serializer take them; what cannot be is noted."""
         try:
             found, _ = self._read(thread_id, key)
-            json.dumps(found.metadata)
         except (NotAllowed, NotSerializable) as trouble:
             self.troubles.append(str(trouble))
-        except (TypeError, ValueError) as trouble:
+            return
+        values: dict[str, Any] = dict(found.checkpoint["channel_values"])
+        written = [(channel, value) for _, channel, value in found.pending_writes or ()]
+        for what, value in [*values.items(), *written]:
+            self._try(target.serde.dumps_typed, value, thread_id, key, f"channel {what!r}")
+        self._try(json.dumps, found.metadata, thread_id, key, "its metadata")
+
+    def _try(self, dump: Callable[[Any], Any], value: Any, thread_id: str, key: CheckpointKey, what: str) -> None:
+        try:
+            dump(value)
+        except Exception as trouble:  # whatever a class or a serializer raises for a value
             self.kind = NotSerializable
-            self.troubles.append(f"thread {thread_id!r}, checkpoint {key.id}: its metadata are no JSON ({trouble})")
+            told = f"{type(trouble).__name__}: {trouble}"
+            self.troubles.append(f"thread {thread_id!r}, checkpoint {key.id}, {what}: not for LangGraph ({told})")
 
     def raise_troubles(self) -> None:
         if self.troubles:
             more = len(self.troubles) - _MOST_TOLD
             told = "; ".join(dict.fromkeys(self.troubles[:_MOST_TOLD]))
             rest = f"; and {more} more" if more > 0 else ""
-            raise self.kind(f"nothing was written: {told}{rest}. Import the modules of these classes first")
+            hint = "" if self.kind is NotSerializable else ". Import the modules of these classes first"
+            raise self.kind(f"nothing was written: {told}{rest}{hint}")
 
     def put(self, target: Any, thread_id: str, key: CheckpointKey) -> None:
         """Write a checkpoint and its pending writes."""
@@ -161,9 +191,32 @@ def _opened(url: str) -> Iterator[Any]:
         saver = getattr(importlib.import_module(module), name)
     except ImportError:
         raise MissingExtra(f"the tables of LangGraph's saver need its package: pip install {package}") from None
-    with saver.from_conn_string(place) as target:
+    with _translated(kind, place) as conninfo, saver.from_conn_string(conninfo) as target:
         target.setup()
         yield target
+
+
+@contextmanager
+def _translated(kind: str, place: str) -> Iterator[str]:
+    """What the driver takes for a place; its errors become those of the house."""
+    if kind == "sqlite":
+        from ..backends.sqlite.errors import translate as of_sqlite
+
+        try:
+            yield place
+        except sqlite3.Error as error:
+            raise of_sqlite(error, place) from error
+        return
+    import psycopg
+
+    from ..backends.postgres.errors import translate as of_postgres
+    from ..backends.postgres.url import read_url
+
+    conninfo, where, _ = read_url(place)
+    try:
+        yield conninfo
+    except psycopg.Error as error:
+        raise of_postgres(error, where) from error
 
 
 def _refuse_what_went_on(target: Any, keys: dict[str, list[CheckpointKey]]) -> None:

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple, Protocol
 
 from .checkpoints import ChunkRow
 
-__all__ = ["Absence", "Lost", "Objects", "Span", "Tier", "absence_of", "tier_of", "why_lost"]
+__all__ = ["Absence", "GONE", "Lost", "Objects", "Span", "Tier", "absence_of", "tier_of", "why_lost"]
 
 Span = tuple[int, int]  # offset, length
+# The fate of an object that is not there.
+GONE = "is gone"
 
 
 class Absence(NamedTuple):

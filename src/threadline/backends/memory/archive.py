@@ -249,7 +249,10 @@ class ArchiveBackend(MemoryBackend):
         assert self.writer is not None
         self._close_pack()
         self._write_rows(self._new_chunks)
+        # Read before all others: with the last thread of a pool its chunks go, and its number may be another's now.
+        chunks, self._blocks = self._blocks, []
         self._write_rows([[GONE, THREAD, thread_id] for thread_id in self._gone])
+        self._blocks += chunks
         # In the order of the kinds: a thread comes before its rows.
         self._write_rows(self._changed_rows(sorted(self._new, key=lambda what: what[0])))
         kinds = ("threads", "checkpoints", "writes")

@@ -34,21 +34,21 @@ def open_objects(
 
 
 def check_place(place: str) -> str:
-    """The URL of a cold tier; InvalidRequest for one that holds keys or that nothing serves. Keys are never shown."""
+    """The URL of an object store; InvalidRequest, which shows no key, for one with keys or that nothing serves."""
     scheme, separator, rest = place.partition("://")
     if not separator or scheme not in _SCHEMES:
         shown = f"{scheme}://" if separator and re.fullmatch(r"[a-z][a-z0-9+.-]{0,20}", scheme) else "such a place"
         known = ", ".join(f"{one}://" for one in _SCHEMES)
-        raise InvalidRequest(f"no cold tier can be at {shown}; there are {known}: cold='s3://bucket/prefix'")
+        raise InvalidRequest(f"no object store is at {shown}; there are {known}: write s3://bucket/prefix")
     if "?" in rest or "#" in rest or (scheme != "file" and _has_login(scheme, rest)):
         raise InvalidRequest(
-            "cold= names a bucket and a prefix, and nothing else: keys come from the environment, as "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "the URL of an object store names a bucket and a prefix, and nothing else: keys come from the environment, "
+            "as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     if scheme == "file" and not rest.startswith("/"):
-        raise InvalidRequest("the folder of a cold tier is named by its whole path: cold='file:///var/threadline'")
+        raise InvalidRequest("a folder for objects is named by its whole path: write file:///var/threadline")
     if not rest.strip("/"):
-        raise InvalidRequest(f"cold= names no bucket: write {scheme}://bucket/prefix")
+        raise InvalidRequest(f"this names no bucket: write {scheme}://bucket/prefix")
     return place.rstrip("/")
 
 

@@ -16,7 +16,7 @@ from ...errors import Conflict, Corrupt, InvalidRequest, NotFound
 from ...ports.objects import Objects
 from .archive import read_directory, verify_file
 
-__all__ = ["fetch_chain", "send_file", "split_place"]
+__all__ = ["check_absent", "fetch_chain", "send_file", "split_place"]
 
 _PART_BYTES = 16 * 1024 * 1024
 _MOST_BASES = 1_000
@@ -30,12 +30,17 @@ def split_place(url: str) -> tuple[str, str]:
     return place, name
 
 
-async def send_file(objects: Objects, name: str, path: Path) -> None:
-    """Store a file; Conflict where there is one of that name."""
+async def check_absent(objects: Objects, name: str) -> None:
+    """Raise Conflict where there is a file of that name."""
     if await objects.size(name) is not None:
         raise Conflict(
             f"{name} exists already in {objects.where}: choose another name, an archive is never written over"
         )
+
+
+async def send_file(objects: Objects, name: str, path: Path) -> None:
+    """Store a file; Conflict where there is one of that name."""
+    await check_absent(objects, name)
     count = 0
     with path.open("rb") as file:
         while part := file.read(_PART_BYTES):

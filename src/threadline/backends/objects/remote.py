@@ -38,7 +38,7 @@ class RemoteObjects:
             import obstore
             from obstore.store import from_url
         except ImportError:
-            raise MissingExtra("a cold tier needs the package obstore: pip install 'threadline[cold]'") from None
+            raise MissingExtra("an object store needs the package obstore: pip install 'threadline[cold]'") from None
         self.where = url
         self._obstore: Any = obstore
         self._beside = call
@@ -48,7 +48,7 @@ class RemoteObjects:
             options: Any = {**_PATIENCE, "allow_http": _allows_http()}
             self._store: Any = from_url(url, client_options=options, retry_config=_RETRY)
         except Exception as error:
-            raise InvalidRequest(f"no cold tier can be opened at {url}: {_reason(error)}") from None
+            raise InvalidRequest(f"no object store can be opened at {url}: {_reason(error)}") from None
 
     async def put(self, name: str, content: bytes) -> None:
         # In one request: an object is there whole, or not at all.
@@ -120,7 +120,7 @@ class RemoteObjects:
         elif _first[0] != os.getpid():
             raise Unavailable(
                 f"{self.where} was used before this process was forked, and obstore does not survive that: fork before "
-                f"the first use of a cold tier, or start processes by spawning"
+                f"its first use, or start processes by spawning"
             )
 
 

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TextIO
 
 import typer
 
+from ...base.drive import run_now
 from ...core.moving.copy import threads_chosen
 from ...core.moving.report import Archived
 from ...core.paging import thread_rows
@@ -35,9 +37,10 @@ from ..output import (
 )
 from .copying import Filters, Plain, Prefix, Since, Until, chosen, facts_of
 
-__all__ = ["archive_url", "backup", "export", "open_file"]
+__all__ = ["archive_url", "backup", "export", "is_remote_file", "local_file", "open_file"]
 
 _SUFFIX = ".tla"
+_REMOTE = ("s3", "gs", "az", "abfs", "abfss")
 
 
 def archive_url(path: str) -> str:
@@ -120,7 +123,7 @@ def backup(
 
 
 def open_file(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of export or backup.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of export or backup, or s3://… of a backup.")],
     page: Annotated[bool, typer.Option("--web", help="Show it in the browser, read-only.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -128,7 +131,12 @@ def open_file(
 
     All commands that look at a store look at a file by --url archive:///FILE.
     """
-    url = archive_url(file)
+    with local_file(file) as path:
+        return _show(file, archive_url(path), page, as_json)
+
+
+def _show(file: str, url: str, page: bool, as_json: bool) -> None:
+    """Show an archive in the browser, or list its threads."""
     if page:
         from .web import web
 
@@ -150,10 +158,31 @@ def open_file(
             ]
         )
     else:
-        print_facts([("file", file), ("url", url), ("threads", f"{len(told):,}")])
+        where = [] if is_remote_file(file) else [("url", url)]
+        print_facts([("file", file), *where, ("threads", f"{len(told):,}")])
         for info, count in told:
             print_facts([(info.thread_id, f"{count:,} checkpoints, active {readable_time(info.last_active)}")])
     return None
+
+
+def is_remote_file(name: str) -> bool:
+    """Whether a name is that of a backup in an object store."""
+    return name.partition("://")[0] in _REMOTE and "://" in name
+
+
+@contextmanager
+def local_file(file: str) -> Iterator[str]:
+    """The path of a file, which is fetched with its bases where it is in an object store."""
+    path = file.removeprefix("archive:///")
+    if "://" not in path:
+        yield path
+        return
+    from ...backends.objects.opening import open_objects
+    from ...backends.objects.parts import fetch_chain, split_place
+
+    place, name = split_place(path)
+    with TemporaryDirectory() as folder:
+        yield str(run_now(fetch_chain(open_objects(place, is_of_loop=False, cache_bytes=0), name, Path(folder))))
 
 
 def _newest_in(folder: Path) -> str | None:
@@ -200,7 +229,11 @@ def _to_langgraph(url: str, target: str, threads: list[str] | None, prefix: str,
     from ...langgraph.way_back import write_back
 
     with open_store(url, read_only=True, structural=False) as store, progress_bar("writing back") as progress:
-        done = write_back(store.saver, target, threads=threads or None, prefix=prefix, progress=progress)
+        try:
+            done = write_back(store.saver, target, threads=threads or None, prefix=prefix, progress=progress)
+        except KeyboardInterrupt:
+            complain("stopped; run the same command again to continue")
+            raise typer.Exit(130) from None
     print_facts(
         [
             ("from", without_password(url)),

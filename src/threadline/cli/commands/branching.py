@@ -166,6 +166,10 @@ def restore(
         str | None,
         typer.Option("--to-key-file", metavar="FILE", help="Keys of the target, where it is or shall be encrypted."),
     ] = None,
+    to_cold: Annotated[
+        str | None,
+        typer.Option("--to-cold", metavar="URL", help="The cold tier of the target, where it has one."),
+    ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Let what was encrypted be stored in plain.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -180,7 +184,7 @@ def restore(
         return
     from .importing import import_archive
 
-    import_archive(what, to, until=until, to_key_file=to_key_file, plain=plain, merge=False, as_json=as_json)
+    import_archive(what, to, until=until, to_key_file=to_key_file, to_cold=to_cold, plain=plain, as_json=as_json)
 
 
 def _set_status(url: str, thread: str, status: str, as_json: bool) -> None:

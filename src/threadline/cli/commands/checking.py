@@ -17,6 +17,8 @@ from ...core.integrity.quarantine import Aside
 from ...core.integrity.quarantine import quarantine as set_aside
 from ...core.integrity.repair import rebuildable
 from ...core.integrity.report import Damage, LostObject, Report
+from ...errors import InvalidRequest
+from ...ports.objects import GONE
 from ..open import Modules, Store, import_modules, open_store
 from ..output import (
     AsJson,
@@ -36,6 +38,8 @@ __all__ = ["fsck", "spoken_command"]
 
 # How a channel of this name is reduced in nearly every graph.
 _USUAL = {"messages": "add_messages"}
+# One object may well be lost; that all of several are is a wrong place.
+_FEW_OBJECTS = 2
 
 
 def fsck(
@@ -61,12 +65,15 @@ def fsck(
     opened = open_store(url, read_only=not (quarantine and yes), structural=not modules)
     with opened as store, progress_bar("checking") as progress:
         report = store.saver.fsck(threads or None, progress)
+        elsewhere = _elsewhere(store, report) if not threads else None
+        if quarantine and yes and elsewhere is not None:
+            raise InvalidRequest(f"nothing was set aside: {elsewhere}")
         if quarantine and report.damaged:
             now = time.time()
             aside = store.engine.run(bound(store.tools, set_aside, report.damaged, now, dry_run=not yes))
         hopeful = _hopeful(store, report)
     done = quarantine and yes
-    step = _next_step(report, hopeful, url, threads or [], quarantine, done)
+    step = elsewhere or _next_step(report, hopeful, url, threads or [], quarantine, done)
     if as_json:
         print_json({**_report_json(report, aside, done), "next": step})
     else:
@@ -77,6 +84,17 @@ def fsck(
             print_facts([("next", step)])
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _elsewhere(store: Store, report: Report) -> str | None:
+    """What to do where not one object of a cold tier is found: rather a wrong place than the end of all of them."""
+    gone = {lost.name for lost in report.lost_objects if lost.fate == GONE}
+    if len(gone) < _FEW_OBJECTS or len(gone) < store.saver.tier_status().objects:
+        return None
+    return (
+        f"none of the {len(gone)} objects of the cold tier is at {report.lost_objects[0].where}; set THREADLINE_COLD "
+        f"to where they are, or name the threads if they are lost"
+    )
 
 
 def spoken_command(url: str, *words: str) -> str:

@@ -18,7 +18,7 @@ from ...core.lifecycle import living
 from ...core.moving.report import CopyReport, Moved
 from ...core.retention.policy import seconds_of
 from ...core.store_records import KEYS, read_record
-from ...errors import InvalidRequest
+from ...errors import InvalidRequest, Unavailable
 from ...saver import Saver
 from ...show.words import pairs_of
 from ..open import Store, given_keys, keys_from, keys_known, open_store
@@ -40,6 +40,7 @@ __all__ = [
     "Plain",
     "Prefix",
     "Since",
+    "ToCold",
     "ToKeyFile",
     "Until",
     "chosen",
@@ -55,6 +56,7 @@ _MOST_PROBLEMS = 20
 # `active` of a thread is written once a minute, and clocks differ: what was active shortly before is looked at again.
 _OVERLAP_SECONDS = 180.0
 _TO_KEYS = "THREADLINE_TO_KEYS"
+_TO_COLD = "THREADLINE_TO_COLD"
 
 Threads = Annotated[
     list[str] | None, typer.Option("--thread", metavar="THREAD", help="Only this thread; may be given again.")
@@ -78,6 +80,10 @@ ToKeyFile = Annotated[
     str | None,
     typer.Option("--to-key-file", metavar="FILE", help="Keys of the target, where it is or shall be encrypted."),
 ]
+ToCold = Annotated[
+    str | None,
+    typer.Option("--to-cold", metavar="URL", help="The cold tier of the target, where it has one."),
+]
 Plain = Annotated[bool, typer.Option("--plain", help="Let what was encrypted be stored in plain.")]
 
 
@@ -94,6 +100,7 @@ def copy(
     follow: Annotated[bool, typer.Option("--follow", help="Go on copying what is new until Ctrl-C.")] = False,
     every: Annotated[str, typer.Option("--every", metavar="SPAN", help="With --follow: how often.")] = "2s",
     to_key_file: ToKeyFile = None,
+    to_cold: ToCold = None,
     plain: Plain = False,
     as_json: AsJson = False,
 ) -> None:
@@ -108,11 +115,12 @@ def copy(
     with open_store(source, read_only=True) as store:
         for thread_id in threads or ():
             store.saver.run(living, thread_id)  # before a target is made for nothing
-        with open_target(to, to_key_file, store, plain=plain) as target:
+        with open_target(to, to_key_file, store, plain=plain, cold=to_cold) as target:
+            begun = time.time()
             with progress_bar("copying") as progress:
                 report = stoppable(lambda: store.saver.copy_to(target, progress=progress, **choice))
             if follow:
-                report = _followed(store.saver, target, choice, pause)
+                report = _followed(store.saver, target, choice, pause, begun)
     tell(report, [("from", without_password(source)), ("to", without_password(to))], as_json)
 
 
@@ -138,7 +146,9 @@ def until_of(text: str | None) -> Any:
 
 
 @contextmanager
-def open_target(url: str, key_file: str | None, source: Store, *, plain: bool) -> Iterator[Saver]:
+def open_target(
+    url: str, key_file: str | None, source: Store, *, plain: bool, cold: str | None = None
+) -> Iterator[Saver]:
     """A store to be filled, made where there is none; encrypted with its own keys, or those that are given for it.
 
     What was encrypted becomes plain only with `plain`. Nothing is made, no file and no table, where that is refused.
@@ -155,7 +165,7 @@ def open_target(url: str, key_file: str | None, source: Store, *, plain: bool) -
         raise InvalidRequest(
             "the source is encrypted and the target is not: give the target keys by --to-key-file, or say --plain"
         )
-    engine = make_engine(url)
+    engine = make_engine(url, cold=cold or os.environ.get(_TO_COLD) or None)
     try:
         yield Saver(engine, make_tools(engine, encryption=ring)).open()
     finally:
@@ -165,6 +175,8 @@ def open_target(url: str, key_file: str | None, source: Store, *, plain: bool) -
 def _stored_keys(url: str) -> bytes | None:
     """The record of a target's keys, by a look that makes nothing; None where it has none, or is no store yet."""
     kind, path = parse_url(url)
+    if kind == "archive":
+        raise InvalidRequest("an archive is made by `threadline export` or `backup`, and not filled afterwards")
     if kind == "sqlite" and not path.startswith("file:") and path != ":memory:" and not os.path.exists(path):
         return None
     engine = make_engine(url, read_only=True)
@@ -242,15 +254,20 @@ def stoppable(work: Callable[[], CopyReport]) -> CopyReport:
         raise typer.Exit(130) from None
 
 
-def _followed(source: Saver, target: Saver, choice: dict[str, Any], pause: float) -> CopyReport:
-    """Copy what is new, again and again, until Ctrl-C or SIGTERM; then look at everything once more."""
+def _followed(source: Saver, target: Saver, choice: dict[str, Any], pause: float, begun: float) -> CopyReport:
+    """Copy what is new since the pass before, until Ctrl-C or SIGTERM; then look at everything once more."""
     complain("following: stop the writers, then press Ctrl-C for the last pass")
     former = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a supervisor ends it
     try:
         while True:
-            since = time.time() - _OVERLAP_SECONDS
             time.sleep(pause)
-            source.copy_to(target, **{**choice, "since": max(since, choice["since"] or 0.0), "records": False})
+            since, now = max(begun - _OVERLAP_SECONDS, choice["since"] or 0.0), time.time()
+            try:
+                source.copy_to(target, **{**choice, "since": since, "records": False})
+                begun = now
+            except Unavailable as trouble:
+                # A server that is restarted comes back; the next pass looks at what this one did not.
+                complain(f"{one_line(trouble)}; following goes on")
     except KeyboardInterrupt:
         complain("the last pass: what is put from now on is not copied")
     finally:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +12,6 @@ import typer
 from ... import transfer as importing
 from ...backends.memory.archive import files_of
 from ...backends.objects.archive import verify_file
-from ...base.drive import run_now
 from ...connect import parse_url
 from ...core.integrity.report import told_unknown
 from ...errors import InvalidRequest, NotFound
@@ -23,7 +19,8 @@ from ...packs.archive import ARCHIVE_MAGIC
 from ...transfer import Counts, ImportReport
 from ..open import Modules, given_keys, import_modules, open_store
 from ..output import AsJson, complain, one_line, print_facts, print_json, progress_bar, readable_bytes, without_password
-from .copying import Merge, Plain, ToKeyFile, open_target, stoppable, tell, until_of
+from .archives import is_remote_file, local_file
+from .copying import Merge, Plain, ToCold, ToKeyFile, open_target, stoppable, tell, until_of
 
 __all__ = ["import_archive", "import_threads", "is_archive"]
 
@@ -37,7 +34,7 @@ def import_threads(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A file of export; or LangGraph's database: sqlite:///old.db or postgresql://user@host/database.",
+            help="A file of export or backup; or LangGraph's database: sqlite:///old.db or postgresql://user@host/database.",
         ),
     ],
     to: Annotated[
@@ -46,6 +43,7 @@ def import_threads(
     ] = None,
     merge: Merge = False,
     to_key_file: ToKeyFile = None,
+    to_cold: ToCold = None,
     plain: Plain = False,
     modules: Modules = None,
     as_json: AsJson = False,
@@ -60,7 +58,7 @@ def import_threads(
     if is_archive(source):
         if to is None:
             raise InvalidRequest("--to names the store to fill from a file, such as sqlite:///agents.db")
-        import_archive(source, to, to_key_file=to_key_file, plain=plain, merge=merge, as_json=as_json)
+        import_archive(source, to, to_key_file=to_key_file, to_cold=to_cold, plain=plain, merge=merge, as_json=as_json)
         return
     _require_source(source)
     import_modules(modules)
@@ -113,7 +111,7 @@ def _require_source(source: str) -> None:
 
 def is_archive(source: str) -> bool:
     """Whether a name is that of a file of export or backup."""
-    if source.startswith("archive://"):
+    if source.startswith("archive://") or is_remote_file(source):
         return True
     try:
         with open(source, "rb") as file:
@@ -128,33 +126,22 @@ def import_archive(
     *,
     until: str | None = None,
     to_key_file: str | None = None,
+    to_cold: str | None = None,
     plain: bool = False,
     merge: bool = False,
     as_json: bool = False,
 ) -> None:
     """Bring a file of threads into a store, after all of the file was checked."""
     moment = until_of(until)
-    with _local(file) as path, open_store(f"archive:///{path}", read_only=True) as store:
+    with local_file(file) as path, open_store(f"archive:///{path}", read_only=True) as store:
         for one in files_of(Path(path)):
             verify_file(one)
-        with open_target(to, to_key_file, store, plain=plain) as target, progress_bar("importing") as progress:
+        with (
+            open_target(to, to_key_file, store, plain=plain, cold=to_cold) as target,
+            progress_bar("importing") as progress,
+        ):
             report = stoppable(lambda: store.saver.copy_to(target, until=moment, merge=merge, progress=progress))
     tell(report, [("from", file), ("to", without_password(to))], as_json)
-
-
-@contextmanager
-def _local(file: str) -> Iterator[str]:
-    """The path of a file, which is fetched with its bases where it is in an object store."""
-    path = file.removeprefix("archive:///")
-    if "://" not in path:
-        yield path
-        return
-    from ...backends.objects.opening import open_objects
-    from ...backends.objects.parts import fetch_chain, split_place
-
-    place, name = split_place(path)
-    with TemporaryDirectory() as folder:
-        yield str(run_now(fetch_chain(open_objects(place, is_of_loop=False, cache_bytes=0), name, Path(folder))))
 
 
 def _facts(source: str, to: str | None, report: ImportReport) -> list[tuple[str, str]]:

@@ -19,13 +19,13 @@ from ..context import Context
 from ..lifecycle import encoded_metadata, living, tags_text
 from ..paging import each_thread
 from ..threads import Listing
-from .carrier import Carrier
+from .carrier import Carrier, WentStale
 from .items import copy_items
 from .reading import has_any
 from .report import CopyChoice, CopyReport, Progress
 from .small import Copied, SmallThreads
 from .threads import ThreadCopy
-from .translate import Translator
+from .translate import Fault, Translator
 
 __all__ = ["Adopt", "copy_between", "threads_chosen"]
 
@@ -130,9 +130,12 @@ class _Copy:
         for thread in threads:
             try:
                 mate = await self._copy_thread(pool, thread, mate, carriers) or mate
-            except Conflict as conflict:
-                # It was archived or deleted in the target meanwhile: the other threads do not suffer for it.
-                self.report.problems.append(f"thread {thread.thread_id!r}: {conflict}")
+            except (Conflict, Fault, WentStale) as trouble:
+                # Archived, deleted or pruned in the target meanwhile, or read back otherwise than sent: the other
+                # threads do not suffer for it, and what the target has is asked anew for them.
+                self.report.problems.append(f"thread {thread.thread_id!r}: {trouble}")
+                for carrier in carriers.values():
+                    carrier.forget(carrier.stamp)
         for carrier in carriers.values():
             self.report.chunks += carrier.sent
             self.report.chunk_bytes += carrier.sent_bytes

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...base.namespaces import ROOT
-from ...errors import Corrupt, Unavailable
+from ...errors import Conflict, Corrupt, Unavailable
 from ...ports.checkpoints import Change, CheckpointKey, CheckpointRow, Found, ThreadRow, Witness, WriteRow
 from ..context import Context
 from ..known import witness_of
@@ -29,6 +29,8 @@ _MOST_ROWS = 250
 _MOST_ROW_BYTES = 2 * 1024 * 1024
 # How often rows are read again when chunks of theirs were moved or collected meanwhile, in either store.
 _TRIES = 8
+# Retention of the target may be quicker than the read-back.
+_GONE = "it is not in the target any more: it was deleted there meanwhile, or lost; run the copy again"
 WriteKey = tuple[CheckpointKey, str, int]
 
 
@@ -94,6 +96,7 @@ class ThreadCopy:
             await self._look_at_target()
         waiting = set(self.cut.writes)
         async for page in pages_of(self.source, thread_id, self.cut):
+            self._check_same(page[0], page[-1])
             waiting.difference_update([found.key for found in page])
             await self._copy_page([found for found in page if self._is_wanted(found)])
             advance(len(page))
@@ -104,6 +107,11 @@ class ThreadCopy:
                 self._choose_writes(step)
             await self._send_all([step for step in orphans if step.writes])
         await self._verify_writes()
+
+    def _check_same(self, *rows: Found) -> None:
+        """Rows of another pool are of another thread, which was begun under the id since; nothing of it comes along."""
+        if any(found.stamp[0] != self.thread.pool for found in rows):
+            raise Conflict("it was deleted and begun anew while it was copied; run the copy again")
 
     def _is_wanted(self, found: Found) -> bool:
         if not self.choice.wants(found.row):
@@ -225,6 +233,7 @@ class ThreadCopy:
                 return await self._send_once(batch)
             except WentStale as stale:
                 trouble = stale
+                self._witness = None  # it may have been deleted itself; all that it vouched for is asked anew
             except (Missing, Fault) as fault:
                 if len(batch) > 1:
                     sent: dict[CheckpointKey, CheckpointRow] = {}
@@ -241,12 +250,18 @@ class ThreadCopy:
         return {}
 
     async def _reread(self, step: _Step) -> bool:
-        """Read a checkpoint again whose chunks were not there; tells whether it is still there."""
-        if step.found is None:
-            return True
+        """Read a checkpoint again of which chunks were not there; tells whether it is still there."""
         found = await self.source.find(self.thread.thread_id, *step.key)
-        step.found, step.writes = found, step.writes if found is not None else []
-        return found is not None
+        if found is None:
+            step.found, step.writes = None, []
+            return False
+        self._check_same(found)
+        if step.found is not None:
+            step.found = found
+        there = {(write.task_id, write.idx): write for write in found.writes}
+        current = [there.get((write.task_id, write.idx)) for write in step.writes]
+        step.writes = [write._replace(replaces=write.idx < 0) for write in current if write is not None]
+        return True
 
     async def _send_once(self, batch: Sequence[_Step]) -> dict[CheckpointKey, CheckpointRow]:
         carrier, target_id, now = self.carrier, self.target_id, self.thread.active
@@ -277,7 +292,9 @@ class ThreadCopy:
         held = await self._held_rows(page)
         for key, row in rows.items():
             there = held.get(key)
-            if there is None or (not are_same(there, row) and there.created <= row.created):
+            if there is None:
+                self.report.problems.append(f"{self._name(_Step(key, None))}: {_GONE}")
+            elif not are_same(there, row) and there.created <= row.created:
                 raise Fault(f"{self._name(_Step(key, None))}: what was read back from the target is not what was sent")
 
     async def _verify_writes(self) -> None:
@@ -286,7 +303,9 @@ class ThreadCopy:
         stored = {(one.key, one.task_id, one.idx): one for one in await self.target.thread_writes(self.target_id)}
         for key, write in self._sent_writes.items():
             there = stored.get(key)
-            if there is None or there[:6] != write[:6] or (there[:9] != write[:9] and write.idx >= 0):
+            if there is None:
+                self.report.problems.append(f"{self._name(_Step(key[0], None))}: a pending write: {_GONE}")
+            elif there[:6] != write[:6] or (there[:9] != write[:9] and write.idx >= 0):
                 raise Fault(f"{self._name(_Step(key[0], None))}: a pending write was read back otherwise than sent")
 
     def _name(self, step: _Step) -> str:

@@ -334,9 +334,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT]:
         """A graph that runs.
 
-        `strict` turns what is otherwise logged into errors: undeclared keys, unknown targets, answers without a
-        question. `exclusive` lets one run at a time write a thread. `version` is kept in the metadata of checkpoints;
-        `renamed` and `migrate` take threads of older versions along.
+        `strict` makes errors of undeclared keys, unknown targets, answers without a question, new input over open ones,
+        and questions without a saver. `exclusive` lets one run at a time write a thread. `version` is kept in the
+        metadata of checkpoints; `renamed` and `migrate` take threads of older versions along.
         """
         from .assembling import assemble
 

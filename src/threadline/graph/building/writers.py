@@ -109,13 +109,13 @@ class UpdateWriter:
             raise InvalidUpdateError(f"At key '{key}': a managed value cannot be written")
         if self.node == START and key in run.plan.channels:
             return  # a key of the state that the input schema leaves out
-        message = f"Node {self.node!r} wrote {key!r}, which is no key of the state: it is dropped"
-        message += nearest(key, self.keys)
+        writer = "The input has" if self.node == START else f"Node {self.node!r} wrote"
+        message, hint = f"{writer} {key!r}, which is no key of the state", nearest(key, self.keys, "keys")
         if run.settings.strict:
-            raise InvalidUpdateError(message)
+            raise InvalidUpdateError(message + hint)
         if key not in self._warned:
             self._warned.add(key)
-            log.warning("%s", printable(message))
+            log.warning("%s", printable(f"{message}: it is dropped{hint}"))
 
 
 def _shown(value: Any) -> str:

@@ -80,7 +80,8 @@ class _Update:
         if len(updates) > 1:
             if any(one.as_node in (END, INPUT, COPY) or one.as_node is None for one in updates):
                 raise InvalidUpdateError(
-                    "Ambiguous update, specify as_node for every update that is applied together with others"
+                    "as_node is required when several updates are applied together: name the node of each, and leave "
+                    "__end__, __input__ and __copy__ to updates of their own"
                 )
         elif first.as_node == COPY:
             await self._copy(first.values)

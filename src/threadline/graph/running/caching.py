@@ -36,7 +36,7 @@ def cache_key_of(run: Run, task: Task) -> tuple[tuple[str, ...], str] | None:
 
 
 async def take_cached(run: Run, tasks: Sequence[Task]) -> list[Task]:
-    """Give tasks their kept results; the tasks that got one."""
+    """Give tasks their kept results, and store these as theirs; the tasks that got one."""
     cache = run.settings.cache
     wanted: dict[Any, Task] = {}
     for task in tasks:
@@ -52,6 +52,8 @@ async def take_cached(run: Run, tasks: Sequence[Task]) -> list[Task]:
         task.writes = [tuple(write) for write in writes]
         task.is_done = task.is_given_back = True
         task.cache_key = None
+        # Stored as if the task had run: the history shows its result, and a resume needs no cache.
+        await run.put_writes(task, task.writes)
         hits.append(task)
     return hits
 

@@ -108,6 +108,8 @@ def _start(task: Task) -> Any:
     task.future = CallFuture(run.host)
     note_taken(task, run.pending.get(task.id, ()))
     if run.pending and task.id in run.pending and _given_back(task):
+        if run.wants_tasks:
+            run.show_task(task, task_payload(task))
         return _future_for(task)
     _recall_answers(task)
     if task.waits:

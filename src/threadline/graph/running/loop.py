@@ -325,7 +325,7 @@ class Run(Saving):
             await self._keep_answers_taken(self.parent)
         self.pending = {}
         self.called = {}
-        self.is_past_answers = self.is_past_answers or self.is_resuming
+        self.is_past_answers = self.is_past_answers or self.is_resuming or self.parent is None
         self.is_resuming = False
         await self.save("loop")
         if self.settings.interrupt_after and self._should_stop(self.settings.interrupt_after):
@@ -353,13 +353,13 @@ class Run(Saving):
     async def _ended_by(self, error: BaseException) -> BaseException | None:
         """What to raise for what ended the run; None for a question of a root graph, which is its result."""
         if isinstance(error, GraphInterrupt):
+            if self.parent is not None:
+                return error  # the root graph shows that, and where, it stopped
             self._apply_finished()
             if not (error.args and error.args[0]):
                 self._emit("updates", {INTERRUPT: ()})
-            if self.parent is None:
-                self.stopped_by = self.stopped_by or "pending"
-                return None
-            return error
+            self.stopped_by = self.stopped_by or "pending"
+            return None
         if isinstance(error, ParentCommand) and self.parent is not None:
             return for_the_graph_above(error, self.parent)
         return error

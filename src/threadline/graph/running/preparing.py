@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..building.nearest import nearest
 from ..building.plan import Node
 from ..constants import MISSING, NS_END, NS_SEP, PULL, PUSH
 from .ids import TaskIds
@@ -33,7 +34,8 @@ def pushed(run: Run, sends: Sequence[Any]) -> list[Task]:
         node = run.plan.nodes.get(getattr(send, "node", ""))  # LangGraph's own savers give its class
         if node is None:
             named = getattr(send, "node", type(send).__name__)  # what is no send may hold state: only its type is told
-            run.graph.refuse_or_warn(f"Ignoring unknown node name {named} in pending sends")
+            hint = nearest(named, run.plan.nodes, "nodes")
+            run.graph.refuse_or_warn(f"a Send goes to unknown node name {named}{hint}")
             continue
         task_id = ids.push(node.name, index)
         task = Task(run, node, task_id, (PUSH, index, False), (PUSH,), send.arg, _inside(run, node.name, task_id))

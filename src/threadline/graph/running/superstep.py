@@ -16,15 +16,19 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from .._base import printable
+from ..building.nearest import nearest
 from ..building.plan import Keys, Node, Plan
 from ..channels import BaseChannel
 from ..constants import MISSING, PUSH, RESERVED_WRITES, TASKS
 from ..errors import EmptyChannelError, InvalidUpdateError
 from .ids import path_text
+from .inputs import branch_channel
 
 __all__ = ["Applied", "GraphState", "apply_writes", "next_integer", "read_channels", "task_order", "triggered_nodes"]
 
 log = logging.getLogger("threadline.graph")
+_EDGE = branch_channel("")
 
 Channels = dict[str, BaseChannel[Any, Any, Any]]
 Version = Any
@@ -117,6 +121,13 @@ def _consume(plan: Plan, state: GraphState, tasks: Sequence[Applied], new: Versi
                 state.live = None
 
 
+def _meant(name: str, channels: Iterable[str]) -> str:
+    """The end of a message about an unknown channel; that of an edge is compared by its node."""
+    if not name.startswith(_EDGE):
+        return nearest(name, channels)
+    return nearest(name.removeprefix(_EDGE), [one.removeprefix(_EDGE) for one in channels if one.startswith(_EDGE)])
+
+
 def _update(plan: Plan, state: GraphState, tasks: Sequence[Applied], new: Version) -> set[str]:
     grouped: dict[str, list[Any]] = {}
     channels = state.channels
@@ -128,7 +139,11 @@ def _update(plan: Plan, state: GraphState, tasks: Sequence[Applied], new: Versio
                 grouped[name] = [value]
             elif name not in RESERVED_WRITES:
                 log.warning(
-                    "Task %r with path %r wrote to unknown channel %r, ignoring it.", task.name, task.path, name
+                    "Task %r with path %r wrote to unknown channel %r, ignoring it%s",
+                    task.name,
+                    task.path,
+                    name,
+                    printable(_meant(name, channels)),
                 )
     updated = set()
     for name, values in grouped.items():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 from .._base import MissingExtra
 from ..constants import CACHE_NS_WRITES, END, START
@@ -31,13 +32,13 @@ class Faces:
     def get_input_jsonschema(self: Any, config: Config | None = None) -> dict[str, Any]:
         """The JSON schema of the input."""
         if self.builder is not None:
-            return json_schema(self.builder.input_schema, self.get_name("Input"))
+            return json_schema(self.builder.input_schema, self.get_name("Input"), self.channels)
         return json_schema(_channel_type(self, self.input_channels), self.get_name("Input"))
 
     def get_output_jsonschema(self: Any, config: Config | None = None) -> dict[str, Any]:
         """The JSON schema of the output."""
         if self.builder is not None:
-            return json_schema(self.builder.output_schema, self.get_name("Output"))
+            return json_schema(self.builder.output_schema, self.get_name("Output"), self.channels)
         return json_schema(_channel_type(self, self.output_channels), self.get_name("Output"))
 
     def get_context_jsonschema(self: Any) -> dict[str, Any] | None:
@@ -131,14 +132,49 @@ def _channel_type(graph: Any, keys: Any) -> Any:
     return TypedDict("State", {key: graph.channels[key].UpdateType for key in keys}, total=False)  # type: ignore[operator]
 
 
-def json_schema(declared: Any, title: str) -> dict[str, Any]:
-    """The JSON schema of a type; needs pydantic."""
+def json_schema(declared: Any, title: str, channels: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON schema of a type; needs pydantic. A class with annotations is shown as the channels of these."""
     try:
         from pydantic import TypeAdapter
     except ImportError:
         raise MissingExtra("JSON schemas need pydantic: pip install pydantic") from None
+    if channels is not None and _is_plain_class(declared):
+        declared = _as_model(declared, title, channels)
     schema: dict[str, Any] = TypeAdapter(_without_channels(declared)).json_schema()
     return schema
+
+
+def _is_plain_class(declared: Any) -> bool:
+    """Whether a schema is a data class, or another class with annotations, which pydantic has no name for."""
+    from typing_extensions import is_typeddict
+
+    from ..building.schema import is_pydantic, schema_of
+
+    is_known = is_typeddict(declared) or is_pydantic(declared)
+    return isinstance(declared, type) and not is_known and not schema_of(declared).is_root
+
+
+def _as_model(declared: Any, title: str, channels: Mapping[str, Any]) -> Any:
+    from pydantic import create_model
+
+    from ..building.schema import schema_of
+
+    defaults = {one.name: one for one in dataclasses.fields(declared)} if dataclasses.is_dataclass(declared) else {}
+    fields: dict[str, Any] = {}
+    for key in schema_of(declared).hints:
+        if key in channels:
+            kind = channels[key].UpdateType
+            fields[key] = kind, _default(defaults.get(key), kind)
+    return create_model(title, **fields)
+
+
+def _default(declared: dataclasses.Field[Any] | None, kind: Any) -> Any:
+    """The value of a field that is not given; `...` where there is none."""
+    if declared is not None and declared.default is not dataclasses.MISSING:
+        return declared.default
+    if declared is not None and declared.default_factory is not dataclasses.MISSING:
+        return declared.default_factory()
+    return None if type(None) in get_args(kind) else ...
 
 
 def _without_channels(declared: Any) -> Any:
