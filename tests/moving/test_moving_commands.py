@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -71,15 +72,23 @@ def test_a_copy_with_the_wrong_keys_changes_nothing_of_the_target(old, run, tmp_
 def test_a_copy_into_a_store_with_a_cold_tier_reads_what_is_cold_there(run, connect, shown, tmp_path, monkeypatch):
     path, ring = keys_file(tmp_path)
     old, new, cold = connect(tmp_path / "long.db"), tmp_path / "sealed.db", f"file://{tmp_path}/cold"
-    at = grow(old, config("t"), 0, 200)
+    # Words that do not compress: packs of them are worth moving, and are sent again with the next root.
+    words = [random.Random(number).randbytes(150).hex() for number in range(240)]
+
+    def grow(at, first, last):
+        for step in range(first, last):
+            at = put(old, at, {"messages": words[: step + 1]}, step)
+        return at
+
+    at = grow(config("t"), 0, 200)
     with threadline.connect(new, encryption=ring, cold=cold) as target:
         old.copy_to(target)
         assert target.tier(thread_ids=["t"]).chunks
-    grow(old, at, 200, 3)
+    at = grow(at, 200, 220)
     _, said = run("copy", old.url, "--to", new, "--to-key-file", path, status=1)
     assert "THREADLINE_TO_COLD" in said
     run("copy", old.url, "--to", new, "--to-key-file", path, "--to-cold", cold)
-    grow(old, config("t"), 203, 3)
+    grow(at, 220, 240)
     run("backup", "-o", tmp_path / "b.tla", "--url", old.url)
     monkeypatch.setenv("THREADLINE_TO_COLD", cold)
     run("restore", tmp_path / "b.tla", "--to", new, "--to-key-file", path)

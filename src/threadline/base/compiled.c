@@ -10,26 +10,31 @@
  *
  * Rules: a shot is taken and its value is packed in one step, in which no other code runs: not another thread, because
  * the interpreter's lock is held throughout, and no finalizer, because the garbage collector rests. Otherwise a change
- * that came in between would be in the shot and not in the bytes, and would never be noticed. Comparing runs no code of
- * a program either, but may allocate: containers are read with their size checked at each step, and a part is held while
- * it is looked at.
+ * that came in between would be in the shot and not in the bytes, and would never be noticed. Comparing is such a step,
+ * too. Containers are read with their size checked at each step, and a part is held while it is looked at.
  */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
 
+/* What base/native.py expects: a module that was compiled of another version of this file is not used. */
+#define INTERFACE 2
+
 /* Values nested deeper, or with more parts, are left to the comparison by bytes. */
 #define DEEPEST 32
-#define MOST_PARTS 4096
+#define MOST_PARTS 1024
 /* Plain data that is nested deeper is left to Python, which needs no stack for it. */
 #define DEEPEST_PLAIN 1000
 
 /* The size of a part that is no container. */
 #define IMMUTABLE (-1)
 
+/* An immutable part is held. The type of a container is not: it is a type of Python's, or a class that `classes` holds,
+ * and shots are never compared under another `classes` than they were taken under. So shots are in no cycle of
+ * references, and the garbage collector need not look at them. */
 typedef struct {
-    PyObject *object; /* the part itself, or the type of a container */
+    PyObject *object;
     Py_ssize_t size;
 } Part;
 
@@ -47,7 +52,8 @@ static void
 shot_dealloc(Shot *shot)
 {
     for (Py_ssize_t at = 0; at < Py_SIZE(shot); at++)
-        Py_XDECREF(shot->parts[at].object);
+        if (shot->parts[at].size == IMMUTABLE)
+            Py_DECREF(shot->parts[at].object);
     PyTypeObject *type = Py_TYPE(shot);
     type->tp_free(shot);
     Py_DECREF(type);
@@ -83,8 +89,9 @@ is_immutable(PyObject *value)
 static int
 find_slots(PyObject *classes, PyTypeObject *type, Slots *slots)
 {
-    if (Py_TYPE(type)->tp_hash != PyType_Type.tp_hash)
-        return 0; /* hashing the class would run code of its metaclass */
+    PyTypeObject *meta = Py_TYPE(type);
+    if (meta->tp_hash != PyType_Type.tp_hash || meta->tp_richcompare != PyType_Type.tp_richcompare)
+        return 0; /* looking for the class would run code of its metaclass */
     PyObject *described = PyDict_GetItemWithError(classes, (PyObject *)type); /* borrowed */
     if (described == NULL || !PyTuple_CheckExact(described) || PyTuple_GET_SIZE(described) != 2)
         return 0;
@@ -115,16 +122,46 @@ typedef struct {
     Part parts[MOST_PARTS];
     Py_ssize_t count;
     PyObject *classes;
+    Py_ssize_t bytes; /* what all shots hold that are in no other shot, about */
 } Taking;
 
 static int
-add(Taking *taking, PyObject *object, Py_ssize_t size)
+add_container(Taking *taking, PyTypeObject *type, Py_ssize_t size)
+{
+    if (taking->count == MOST_PARTS)
+        return 0;
+    taking->parts[taking->count].object = (PyObject *)type;
+    taking->parts[taking->count++].size = size;
+    return 1;
+}
+
+static int
+add_immutable(Taking *taking, PyObject *object)
 {
     if (taking->count == MOST_PARTS)
         return 0;
     taking->parts[taking->count].object = Py_NewRef(object);
-    taking->parts[taking->count++].size = size;
+    taking->parts[taking->count++].size = IMMUTABLE;
     return 1;
+}
+
+static void
+let_go(Taking *taking)
+{
+    while (taking->count) {
+        Part *part = &taking->parts[--taking->count];
+        if (part->size == IMMUTABLE)
+            Py_DECREF(part->object);
+    }
+}
+
+/* What an immutable value takes in memory, about. */
+static Py_ssize_t
+bytes_of(PyObject *value)
+{
+    if (PyUnicode_CheckExact(value))
+        return 64 + PyUnicode_GET_LENGTH(value) * PyUnicode_KIND(value);
+    return 32;
 }
 
 static int take_value(Taking *taking, PyObject *value, int depth);
@@ -143,10 +180,11 @@ take_dict(Taking *taking, PyObject *dict, int depth)
 {
     PyObject *key, *value;
     Py_ssize_t at = 0, size = PyDict_GET_SIZE(dict), seen = 0;
-    if (!add(taking, (PyObject *)&PyDict_Type, size))
+    if (!add_container(taking, &PyDict_Type, size))
         return 0;
     while (PyDict_Next(dict, &at, &key, &value)) {
-        if (!PyUnicode_CheckExact(key) || !add(taking, key, IMMUTABLE) || !take_held(taking, value, depth + 1))
+        /* Names of fields are the same objects in all items, and are not counted. */
+        if (!PyUnicode_CheckExact(key) || !add_immutable(taking, key) || !take_held(taking, value, depth + 1))
             return 0;
         seen++;
     }
@@ -156,13 +194,15 @@ take_dict(Taking *taking, PyObject *dict, int depth)
 static int
 take_value(Taking *taking, PyObject *value, int depth)
 {
-    if (is_immutable(value))
-        return add(taking, value, IMMUTABLE);
+    if (is_immutable(value)) {
+        taking->bytes += bytes_of(value);
+        return add_immutable(taking, value);
+    }
     if (depth > DEEPEST)
         return 0;
     if (PyList_CheckExact(value)) {
         Py_ssize_t size = PyList_GET_SIZE(value);
-        if (!add(taking, (PyObject *)&PyList_Type, size))
+        if (!add_container(taking, &PyList_Type, size))
             return 0;
         for (Py_ssize_t at = 0; at < size; at++)
             if (at >= PyList_GET_SIZE(value) || !take_held(taking, PyList_GET_ITEM(value, at), depth + 1))
@@ -181,7 +221,7 @@ take_object(Taking *taking, PyObject *value, PyObject *state, const Slots *slots
     if (!is_without(value, slots->extra) || !is_without(value, slots->private_))
         return 0;
     PyObject *dict = PyObject_GenericGetDict(value, NULL);
-    int done = dict == state && PyDict_CheckExact(dict) && add(taking, (PyObject *)Py_TYPE(value), 1) &&
+    int done = dict == state && PyDict_CheckExact(dict) && add_container(taking, Py_TYPE(value), 1) &&
                take_dict(taking, dict, 1);
     Py_XDECREF(dict);
     return done;
@@ -203,18 +243,18 @@ take_shot(State *own, Taking *taking, PyObject *value, PyObject *type, PyObject 
         shot = PyObject_NewVar(Shot, own->shot_type, taking->count);
         if (shot != NULL) {
             memcpy(shot->parts, taking->parts, taking->count * sizeof(Part));
+            taking->bytes += (Py_ssize_t)sizeof(Shot) + taking->count * (Py_ssize_t)sizeof(Part);
             taking->count = 0; /* the shot has the references now */
         }
     }
-    while (taking->count)
-        Py_DECREF(taking->parts[--taking->count].object);
+    let_go(taking);
     return (PyObject *)shot;
 }
 
-/* Shots of some values; NULL without an error where one of them can have none. */
+/* Shots of some values, and what these hold; NULL without an error where one of the values can have none. */
 static PyObject *
 take(State *own, PyObject *values, PyObject *types, PyObject *states, PyObject *classes, Py_ssize_t start,
-     Py_ssize_t end)
+     Py_ssize_t end, Py_ssize_t *held)
 {
     PyObject *shots = PyList_New(0);
     Taking *taking = PyMem_Malloc(sizeof(Taking));
@@ -224,6 +264,7 @@ take(State *own, PyObject *values, PyObject *types, PyObject *states, PyObject *
         return PyErr_NoMemory();
     }
     taking->classes = classes;
+    taking->bytes = 0;
     for (Py_ssize_t at = start; at < end && shots != NULL; at++) {
         PyObject *shot = take_shot(own, taking, PyList_GET_ITEM(values, at), PyList_GET_ITEM(types, at),
                                    PyList_GET_ITEM(states, at));
@@ -231,13 +272,15 @@ take(State *own, PyObject *values, PyObject *types, PyObject *states, PyObject *
             Py_CLEAR(shots);
         Py_XDECREF(shot);
     }
+    *held = taking->bytes;
     PyMem_Free(taking);
     return shots;
 }
 
 PyDoc_STRVAR(packed_doc, "packed(values, types, states, classes, start, end, pack, hook, options)\n--\n\n"
-"What `pack(states[start:end], hook, options)` gives, and shots of the values that these are the states of.\n\n"
-"Both are of one moment. None instead of shots where a value has parts that shots know nothing of, or is not what it was\n"
+"What `pack(states[start:end], hook, options)` gives; shots of the values that these are the states of; and how many\n"
+"bytes the shots hold.\n\n"
+"The first two are of one moment. None instead of shots where a value has parts that shots know nothing of, or is not what it was\n"
 "when its state was made. `types` are the types of the values then. `classes` has, for each class whose objects may be\n"
 "among the values, the offsets of two slots, or zeros.");
 
@@ -260,8 +303,9 @@ packed(PyObject *module, PyObject *const *args, Py_ssize_t count)
     PyObject *slice = PyList_GetSlice(args[2], start, end);
     if (slice == NULL)
         return NULL;
+    Py_ssize_t held = 0;
     int collects = PyGC_Disable();
-    PyObject *shots = take(PyModule_GetState(module), args[0], args[1], args[2], args[3], start, end);
+    PyObject *shots = take(PyModule_GetState(module), args[0], args[1], args[2], args[3], start, end, &held);
     if (shots == NULL && collects)
         PyGC_Enable(); /* packing may call Python now, and be long */
     PyObject *bytes = PyErr_Occurred() ? NULL : PyObject_CallFunctionObjArgs(args[6], slice, args[7], args[8], NULL);
@@ -272,7 +316,7 @@ packed(PyObject *module, PyObject *const *args, Py_ssize_t count)
         Py_XDECREF(shots);
         return NULL;
     }
-    return Py_BuildValue("NN", bytes, shots != NULL ? shots : Py_NewRef(Py_None));
+    return Py_BuildValue("NNn", bytes, shots != NULL ? shots : Py_NewRef(Py_None), held);
 }
 
 /* -- comparing */
@@ -301,6 +345,7 @@ is_same_dict(Comparing *comparing, PyObject *dict, Py_ssize_t size)
     if (PyDict_GET_SIZE(dict) != size)
         return 0;
     while (PyDict_Next(dict, &at, &key, &value)) {
+        /* Behind the part of a dict stands that of its first key: only a text can be the same. */
         if (seen++ == size || comparing->next == comparing->end || (comparing->next++)->object != key)
             return 0;
         if (!is_same_held(comparing, value))
@@ -360,11 +405,12 @@ unchanged(PyObject *module, PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     Py_ssize_t at = 0;
+    int collects = PyGC_Disable(); /* making the __dict__ of an instance may run it, and it finalizers */
     for (; at < PyList_GET_SIZE(args[0]) && at < PyList_GET_SIZE(args[1]); at++) {
         Shot *shot = (Shot *)PyList_GET_ITEM(args[0], at);
         if (Py_TYPE(shot) != state->shot_type) {
             PyErr_SetString(PyExc_TypeError, "unchanged() takes a list of shots");
-            return NULL;
+            break;
         }
         Py_INCREF(shot);
         Comparing comparing = {shot->parts, shot->parts + Py_SIZE(shot), args[2]};
@@ -373,6 +419,8 @@ unchanged(PyObject *module, PyObject *const *args, Py_ssize_t count)
         if (!same)
             break;
     }
+    if (collects)
+        PyGC_Enable();
     if (PyErr_Occurred())
         return NULL;
     return PyLong_FromSsize_t(at);
@@ -458,7 +506,9 @@ execute(PyObject *module)
 {
     State *state = PyModule_GetState(module);
     state->shot_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &shot_spec, NULL);
-    return state->shot_type == NULL ? -1 : PyModule_AddType(module, state->shot_type);
+    if (state->shot_type == NULL || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
+        return -1;
+    return PyModule_AddType(module, state->shot_type);
 }
 
 static int

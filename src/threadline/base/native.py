@@ -1,7 +1,7 @@
 """The native module, where it was built: `native` is None elsewhere, and everything works without it.
 
 It is written in C (base/compiled.c) and built when Threadline is installed on a machine that has a compiler.
-`THREADLINE_NATIVE=0` leaves it out. What it answers is what the Python beside each use of it would answer.
+`THREADLINE_NATIVE=0` leaves it out. Whoever uses it has another way to the same result.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 __all__ = ["native"]
 
+_INTERFACE = 2
+
 if TYPE_CHECKING:
     from . import compiled
 
@@ -24,4 +26,7 @@ else:
     is_locked = sys._is_gil_enabled() if hasattr(sys, "_is_gil_enabled") else True
     if is_locked and os.environ.get("THREADLINE_NATIVE") != "0":
         with suppress(ImportError):
-            from . import compiled as native
+            from . import compiled
+
+            # What lies beside the source may be older than the source.
+            native = compiled if getattr(compiled, "INTERFACE", None) == _INTERFACE else None

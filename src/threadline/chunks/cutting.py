@@ -25,6 +25,7 @@ from ..errors import Corrupt, NotSerializable
 from .refs import Pair
 
 __all__ = [
+    "BEHIND_ROOT",
     "Budget",
     "ENTRY_BYTES",
     "FEWEST_IN_RUN",
@@ -34,7 +35,6 @@ __all__ = [
     "LARGE_ITEM_BYTES",
     "LONGEST_PIECE",
     "MANY_REPEATED",
-    "MOST_BEHIND",
     "MOST_BYTES",
     "ROOT_BYTES",
     "UNCOUNTED_BYTES",
@@ -55,8 +55,8 @@ LARGE_ITEM_BYTES = 32 * 1024
 LONGEST_PIECE = 64 * 1024
 # A root of at most this many bytes, links included, stands in the checkpoint's document; a longer one is a chunk.
 ROOT_BYTES = 160
-# Of the items of an open run, as many as are left over when they are counted by so many stand behind a root's chunk.
-MOST_BEHIND = 8
+# The items of an open run are counted by so many: those left over, fewer than this, stand behind a root's chunk.
+BEHIND_ROOT = 8
 # A run has no fewer entries, so that every level of a tree shrinks.
 FEWEST_IN_RUN = 8
 # A run of twice as many would compress better, and leave twice as many items in rows of their own while it is open.

@@ -211,17 +211,12 @@ class Encoder:
             made = self._one_by_one(old, kind, values, keys, path, batch, level)
         if made is old:
             return made.root, made
-        had = len(old.heads) if is_same and old is not None else 0
-        made.kinds = (
-            old.kinds.union(map(type, values[had:])) if old is not None and had else frozenset(map(type, values))
-        )
+        made.cost_bytes = made.size + 150 * len(values) + 500
+        made.kinds = frozenset(map(type, values)) if not is_same else _kinds_of(old, values)
         if self.trust_identity:
             made.objects = values
-        made.cost_bytes = made.size + 150 * len(values) + 500
-        if taking is not None and made.is_exact and made.objects is None:
-            made.shots = taking.shots(made, old.shots if is_same and old is not None else None)
-        if is_long and not is_same:
-            note_rest(made, old, were_taken=taking is not None)
+        if is_long:
+            _remember_parts(made, old, taking, is_same=is_same)
         if made.size > _SMALL_BYTES:
             _check(made, path, level)
             if not level and not is_light(made):
@@ -465,6 +460,20 @@ class Encoder:
                 blocks += continuation(new, old, place, followers[pair])
                 place, at = len(pairs), ends[-1]
         return blocks
+
+
+def _kinds_of(old: Sequence | None, values: list[Any]) -> frozenset[type]:
+    """The types of items that begin with those of before."""
+    assert old is not None
+    return old.kinds.union(map(type, values[len(old.heads) :]))
+
+
+def _remember_parts(made: Sequence, old: Sequence | None, taking: Taking | None, *, is_same: bool) -> None:
+    """Have a long list keep the shots that were taken of its items."""
+    if taking is not None and made.is_exact and made.objects is None:
+        made.shots = taking.shots(made, old.shots if is_same and old is not None else None)
+    if not is_same:
+        note_rest(made, old, were_taken=taking is not None)
 
 
 def is_same_value(one: Source, other: Source) -> bool:

@@ -23,7 +23,7 @@ import ormsgpack
 
 from ..codec.framing import array_header, map_header
 from ..ports.checkpoints import DIGEST_BYTES
-from .cutting import FEWEST_IN_RUN, INLINE_BYTES, MOST_BEHIND, ROOT_BYTES, ends_run
+from .cutting import BEHIND_ROOT, FEWEST_IN_RUN, INLINE_BYTES, ROOT_BYTES, ends_run
 from .digest import Digester
 from .pack import LARGEST_PACK, pack_of, pointer_to, split_object
 from .refs import LIST, Pair
@@ -112,7 +112,7 @@ def root_of(kind: int, levels: list[list[bytes]], links: bytes, entries: Any, ba
     content = ormsgpack.packb(packed)
     if len(links) + len(content) <= ROOT_BYTES:
         return links, packed
-    behind = entries % MOST_BEHIND if type(entries) is int else 0
+    behind = entries % BEHIND_ROOT if type(entries) is int else 0
     if behind:
         # They stand behind the name of the chunk: a list that grows by one item does not need another chunk each time.
         links, last = links[: -DIGEST_BYTES * behind], links[-DIGEST_BYTES * behind :]

@@ -45,8 +45,6 @@ Mark = tuple[int, int, int]
 Stretches = tuple[list[bytes], list[int]]
 # How many items a stretch has, or a few more.
 STRETCH = 64
-# What is remembered of an item for the native module takes about so much, beside the parts that it holds.
-_SHOT_BYTES = 500
 _LONGEST_REST = 63
 # How often the first item is looked for among those of before, when the beginning of a list was cut off.
 _MOST_SHIFTS = 8
@@ -175,6 +173,8 @@ class Shots(NamedTuple):
 
     each: list[Any]
     alike: Alike
+    # The bytes of memory that they take, about.
+    held: int
     # Whether a list was found unchanged by those of before.
     were_of_use: bool
 
@@ -305,25 +305,28 @@ def are_unchanged(old: Sequence, values: list[Any], alike: Alike) -> bool:
 class Taking:
     """Packs the states of a list's items, and takes shots of the items in the same step."""
 
-    __slots__ = ("_alike", "_each", "_latest", "_types", "_values")
+    __slots__ = ("_alike", "_each", "_held", "_latest", "_types", "_values")
 
     def __init__(self, values: list[Any], alike: Alike) -> None:
         self._values, self._alike = values, alike
         # Before their states are made: what changes its class afterwards gets no shot.
         self._types = list(map(type, values))
         self._each: list[Any] | None = []
-        self._latest = 0
+        # The bytes that they hold, and how many were taken last.
+        self._held = self._latest = 0
 
     def packed(self, states: list[Any], start: int, end: int, hook: Callable[[Any], Any]) -> bytes:
         """What the states of some items pack to, as a list; to be called for all items, in their order."""
         assert native is not None
         classes = self._alike.comparable
         content: bytes
-        content, taken = native.packed(self._values, self._types, states, classes, start, end, packb, hook, OPTIONS)
+        how = packb, hook, OPTIONS
+        content, taken, held = native.packed(self._values, self._types, states, classes, start, end, *how)
         if taken is None or self._each is None:
             self._each = None
         else:
             self._each += taken
+            self._held += held
             self._latest = len(taken)
         return content
 
@@ -336,10 +339,11 @@ class Taking:
         """Those of `before`, which describe the items in front, and those that were taken; None where one lacks."""
         if self._each is None:
             return None
-        made.cost_bytes += made.size + _SHOT_BYTES * len(made.heads)
-        if before is None:
-            return Shots(self._each, self._alike, False)
-        return Shots([*before.each, *self._each], self._alike, True)
+        each, held = (
+            (self._each, self._held) if before is None else ([*before.each, *self._each], before.held + self._held)
+        )
+        made.cost_bytes += held
+        return Shots(each, self._alike, held, before is not None)
 
 
 def wants_shots(old: Sequence | None) -> bool:

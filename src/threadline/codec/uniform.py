@@ -177,7 +177,7 @@ def _slots_of(kind: type) -> tuple[int, int] | None:
     offsets = []
     for name in ("__pydantic_extra__", "__pydantic_private__"):
         found = [base.__dict__[name] for base in kind.__mro__ if name in base.__dict__]
-        if not found or type(found[0]) is not MemberDescriptorType:
+        if not found or type(found[0]) is not MemberDescriptorType or not issubclass(kind, found[0].__objclass__):
             return None
         offsets.append(native.slot_offset(found[0]))
     return offsets[0], offsets[1]

@@ -239,9 +239,8 @@ class Tools:
     def _use(self, codec: Codec) -> None:
         """Encode and decode by a codec; begin to remember what it decodes and recognises."""
         self.codec, options = codec, self.options
-        # A store in memory has its values there once already.
-        holds_parts, trust = not self.is_in_memory, options.trust_identity
-        self._encoder = Encoder(codec, self.digesters.of(0), trust_identity=trust, holds_parts=holds_parts)
+        trust, holds = options.trust_identity, not self.is_in_memory  # a store in memory has its values once already
+        self._encoder = Encoder(codec, self.digesters.of(0), trust_identity=trust, holds_parts=holds)
         # The encoder of every thread; None where names depend on the pool.
         self.sole_encoder = self._encoder if self.envelope.ring is None else None
         self.reader = Reader(
@@ -266,8 +265,7 @@ class Tools:
         # Checkpoints whose puts are under way or failed, with what these descend from; those whose puts were refused.
         self.coming = _Noted[Descent]()
         self.refused = _Noted[bool]()
-        # Root checkpoints at which something was asked, as far as this process wrote or read it: the put that follows
-        # one settles its questions.
+        # Root checkpoints at which something was asked, as far as is known here: the put that follows settles it.
         self.asked = _Noted[bool]()
         # Which checkpoints a run may branch from although they are not the newest: it read them by their ids, or
         # put them on such a branch. All others are fenced, so that what is forgotten is refused and not let through.

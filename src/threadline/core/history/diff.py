@@ -9,7 +9,7 @@ or stand at the same place.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -219,7 +219,10 @@ async def _compare(store: Context, founds: tuple[Found, Found], *, all_channels:
 
 def _described(ref: Ref | None, pile: Pile) -> Ref | None:
     """A reference, or the tree that it describes in a chunk of its own; one that is damaged stays as it is."""
-    return pile.tree(ref) if isinstance(ref, Root) and ref.digest in pile.roots else ref
+    if isinstance(ref, Root) and ref.digest in pile.roots:
+        with suppress(Corrupt):
+            return pile.tree(ref)
+    return ref
 
 
 async def _gather(

@@ -22,7 +22,7 @@ from ...chunks.cutting import Budget
 from ...chunks.digest import Digester
 from ...chunks.gather import ANY_PACK, TOO_MUCH_OF_LITTLE, chunk_place
 from ...chunks.pack import Pack, place_in, unpack_pack
-from ...chunks.refs import Inline, Node, Pieces, Ref, Root, Tree, unpack_node, unpack_ref, unpack_root
+from ...chunks.refs import MAP, Inline, Node, Pieces, Ref, Root, Tree, unpack_node, unpack_ref, unpack_root
 from ...chunks.weigh import Key, Part, Scales, part_of_node, part_of_ref
 from ...codec.envelope import FEW_EXCESS, MOST_TIMES
 from ...codec.structural import StructuralCodec, unknown_in
@@ -77,6 +77,8 @@ class Walk:
         self._wholes: dict[bytes, Troubles] = {}
         # What the chunks that were read hold and name: the sizes of items, nodes by their digest and depth.
         self._sizes: dict[bytes, int] = {}
+        # Roots that describe dicts.
+        self._dicts: set[bytes] = set()
         # How many bytes more they become than a writer makes of what is stored.
         self._excess: dict[bytes, int] = {}
         self._parts: dict[tuple[bytes, int], Part] = {}
@@ -155,6 +157,10 @@ class Walk:
             below = _joined(self.troubled.get(digest, ()) for digest in ref.digests)
             return below or self._wholes.get(_whole(ref), ())
         if isinstance(ref, Root):
+            if ref.behind and ref.digest in self._dicts:
+                return (
+                    Trouble(b"", "its chunks do not fit together: items stand behind a root that is not of a list"),
+                )
             return _joined(self.troubled.get(digest, ()) for digest in (ref.digest, *ref.behind))
         assert isinstance(ref, Tree)
         below = _joined(self.troubled.get(digest, ()) for digest, _ in ref.nodes())
@@ -341,7 +347,10 @@ class Walk:
                 pack = unpack_pack(content)
                 return Node((), pack.keys, pack=pack)
             if kind == _ROOT:
-                return unpack_root(stored[1], content)
+                root = unpack_root(stored[1], content)
+                if root.kind == MAP:
+                    self._dicts.add(stored[0])
+                return root
             node = unpack_node(stored[1], content, kind)
         except Corrupt as damage:
             return Trouble(stored[0], f"is damaged: {damage}")
