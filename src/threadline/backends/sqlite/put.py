@@ -47,7 +47,7 @@ _PART = 100
 _NOBODY = ("", "", 0.0)
 _ALL = 1 << 62
 # Statements exist for these numbers of threads; the last thread is repeated up to the next number.
-_SIZES = (1, 4, 16, 128)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 # Statements exist for these numbers of rows.
 _ROWS = (32, 8, 4, 2, 1)
 
