@@ -1,4 +1,5 @@
-/* What Python alone is slow at: comparing values with what they were, and looking through plain data.
+/* What Python alone is slow at: comparing values with what they were, looking through plain data, and building many
+ * data objects of their states.
  *
  * This module is optional: base/native.py loads it where it was built, and everything works without it.
  *
@@ -19,7 +20,7 @@
 #include <structmember.h>
 
 /* What base/native.py expects: a module that was compiled of another version of this file is not used. */
-#define INTERFACE 2
+#define INTERFACE 3
 
 /* Values nested deeper, or with more parts, are left to the comparison by bytes. */
 #define DEEPEST 32
@@ -493,7 +494,151 @@ slot_offset(PyObject *module, PyObject *descriptor)
     return PyLong_FromSsize_t(member->offset);
 }
 
+/* -- data objects of their states */
+
+/* How instances of one class are built: a tuple that codec/data_classes.py makes. The descriptors are those of the
+ * class, so that each checks what it is asked to set. Only models have the last five parts; others have None there. */
+enum { CLASS, NAMES, DICT, GIVEN_SLOT, EXTRA_SLOT, PRIVATE_SLOT, GIVEN, HAS_EXTRA, PLAN_PARTS };
+
+static int
+is_plan(PyObject *plan)
+{
+    if (plan == NULL || !PyTuple_CheckExact(plan) || PyTuple_GET_SIZE(plan) != PLAN_PARTS)
+        return 0;
+    if (!PyType_Check(PyTuple_GET_ITEM(plan, CLASS)) || !PyFrozenSet_CheckExact(PyTuple_GET_ITEM(plan, NAMES)))
+        return 0;
+    if (Py_TYPE(PyTuple_GET_ITEM(plan, DICT)) != &PyGetSetDescr_Type)
+        return 0;
+    if (PyTuple_GET_ITEM(plan, GIVEN) == Py_None)
+        return 1;
+    for (int part = GIVEN_SLOT; part <= PRIVATE_SLOT; part++)
+        if (Py_TYPE(PyTuple_GET_ITEM(plan, part)) != &PyMemberDescr_Type)
+            return 0;
+    return 1;
+}
+
+/* Whether a state has exactly these fields; -1 with an error set. */
+static int
+has_fields(PyObject *state, PyObject *names)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    if (!PyDict_CheckExact(state) || PyDict_GET_SIZE(state) != PySet_GET_SIZE(names))
+        return 0;
+    while (PyDict_Next(state, &at, &key, &value)) {
+        if (!PyUnicode_CheckExact(key))
+            return 0; /* another key may have code that compares it */
+        int found = PySet_Contains(names, key);
+        if (found <= 0)
+            return found;
+    }
+    return 1;
+}
+
+/* Set a part of an instance by the descriptor of its class; takes the reference to the value. */
+static int
+set_part(PyObject *plan, int part, PyObject *instance, PyObject *value)
+{
+    PyObject *descriptor = PyTuple_GET_ITEM(plan, part);
+    int failed = value == NULL || Py_TYPE(descriptor)->tp_descr_set(descriptor, instance, value) < 0;
+    Py_XDECREF(value);
+    return failed ? -1 : 0;
+}
+
+static PyObject *
+built_one(PyObject *plan, PyObject *state, PyObject *nothing)
+{
+    PyTypeObject *type = (PyTypeObject *)PyTuple_GET_ITEM(plan, CLASS);
+    PyObject *given = PyTuple_GET_ITEM(plan, GIVEN);
+    PyObject *made = PyBaseObject_Type.tp_new(type, nothing, NULL);
+    if (made == NULL)
+        return NULL;
+    if (given == Py_None) {
+        /* Into the dict that it has, which shares its keys with those of other instances. */
+        PyObject *descriptor = PyTuple_GET_ITEM(plan, DICT);
+        PyObject *held = Py_TYPE(descriptor)->tp_descr_get(descriptor, made, (PyObject *)type);
+        int failed = held == NULL || PyDict_Update(held, state) < 0;
+        Py_XDECREF(held);
+        if (failed)
+            goto error;
+        return made;
+    }
+    PyObject *extra = PyTuple_GET_ITEM(plan, HAS_EXTRA) == Py_True ? PyDict_New() : Py_NewRef(Py_None);
+    if (set_part(plan, EXTRA_SLOT, made, extra) < 0 || set_part(plan, GIVEN_SLOT, made, PySet_New(given)) < 0 ||
+        set_part(plan, PRIVATE_SLOT, made, Py_NewRef(Py_None)) < 0 ||
+        set_part(plan, DICT, made, Py_NewRef(state)) < 0)
+        goto error;
+    return made;
+error:
+    Py_DECREF(made);
+    return NULL;
+}
+
+PyDoc_STRVAR(built_doc, "built(names, states, plans)\n--\n\n"
+"The instances of these states, each by the plan of its name; None where a state has other fields than its class.");
+
+static PyObject *
+built(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyDict_CheckExact(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "built() takes two lists and a dict");
+        return NULL;
+    }
+    PyObject *names = args[0], *states = args[1], *plan = NULL, *name = NULL;
+    Py_ssize_t length = PyList_GET_SIZE(names);
+    if (length != PyList_GET_SIZE(states)) {
+        PyErr_SetString(PyExc_ValueError, "there are more names than states, or fewer");
+        return NULL;
+    }
+    PyObject *nothing = PyTuple_New(0), *made = PyList_New(0);
+    if (nothing == NULL || made == NULL)
+        goto error;
+    /* A finalizer that the garbage collector runs in between could change the lists: their sizes are asked each time,
+     * and what is looked at is held. */
+    for (Py_ssize_t at = 0; at < length; at++) {
+        if (at >= PyList_GET_SIZE(names) || at >= PyList_GET_SIZE(states)) {
+            PyErr_SetString(PyExc_RuntimeError, "a list was changed while it was read");
+            goto error;
+        }
+        PyObject *next = PyList_GET_ITEM(names, at);
+        if (next != name) {
+            PyObject *found = PyDict_GetItemWithError(args[2], next); /* borrowed */
+            if (!is_plan(found)) {
+                if (!PyErr_Occurred())
+                    PyErr_SetString(PyExc_ValueError, "there is no plan for a name");
+                goto error;
+            }
+            Py_XSETREF(name, Py_NewRef(next));
+            Py_XSETREF(plan, Py_NewRef(found));
+        }
+        PyObject *state = Py_NewRef(PyList_GET_ITEM(states, at));
+        int fits = has_fields(state, PyTuple_GET_ITEM(plan, NAMES));
+        PyObject *instance = fits > 0 ? built_one(plan, state, nothing) : NULL;
+        Py_DECREF(state);
+        if (fits == 0) {
+            Py_SETREF(made, Py_NewRef(Py_None));
+            break;
+        }
+        if (instance == NULL || PyList_Append(made, instance) < 0) {
+            Py_XDECREF(instance);
+            goto error;
+        }
+        Py_DECREF(instance);
+    }
+    Py_DECREF(nothing);
+    Py_XDECREF(name);
+    Py_XDECREF(plan);
+    return made;
+error:
+    Py_XDECREF(nothing);
+    Py_XDECREF(made);
+    Py_XDECREF(name);
+    Py_XDECREF(plan);
+    return NULL;
+}
+
 static PyMethodDef methods[] = {
+    {"built", (PyCFunction)(void (*)(void))built, METH_FASTCALL, built_doc},
     {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, packed_doc},
     {"unchanged", (PyCFunction)(void (*)(void))unchanged, METH_FASTCALL, unchanged_doc},
     {"holds_mutable_bytes", holds_mutable_bytes, METH_O, holds_mutable_bytes_doc},
@@ -541,7 +686,7 @@ static PyModuleDef_Slot module_slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "compiled",
-    .m_doc = "Comparing values with what they were, and looking through plain data. Optional.",
+    .m_doc = "Comparing values with what they were, looking through plain data, building data objects. Optional.",
     .m_size = sizeof(State),
     .m_methods = methods,
     .m_slots = module_slots,

@@ -6,6 +6,7 @@ INTERFACE: int
 @final
 class Shot: ...
 
+def built(names: list[Any], states: list[Any], plans: dict[Any, tuple[Any, ...]], /) -> list[Any] | None: ...
 def packed(
     values: list[Any],
     types: list[type],

@@ -16,7 +16,7 @@ from ..codec.codec import Codec
 from ..codec.envelope import Envelope
 from ..codec.framing import array_header, map_header
 from ..errors import Corrupt, NotFound, ThreadlineError, TooLarge
-from ..ports.checkpoints import split_links
+from ..ports.checkpoints import DIGEST_BYTES, split_links
 from .cutting import (
     ENTRY_BYTES,
     FEW_BYTES_LEFT,
@@ -33,7 +33,9 @@ from .weigh import DEEPEST_VALUE, Key, Part, Scales, check_listed, part_of_node,
 
 __all__ = ["Reader", "reached"]
 
-_SINGLE = object()
+_SINGLE, _ALONE = object(), object()
+# The root of a list whose one item is a chunk.
+_LIST_OF_ONE = [LIST, [], 1]
 
 
 class Reader:
@@ -76,6 +78,10 @@ class Reader:
             elif packed is None:
                 singles.append(items[links])
                 found.append(_SINGLE)
+            elif packed == _LIST_OF_ONE and len(links) == DIGEST_BYTES and not self.share_decoded:
+                # What most tasks write: a message, as a list.
+                singles.append(items[links])
+                found.append(_ALONE)
             elif not self.share_decoded and (leaves := leaves_of_short(packed)) is not None:
                 found.append(self._short(links, packed, leaves, pile))
             else:
@@ -83,7 +89,9 @@ class Reader:
         if singles:
             # One call for all: most states have several small values.
             decoded = iter(self.codec.decode_all(singles))
-            found = [next(decoded) if value is _SINGLE else value for value in found]
+            found = [
+                next(decoded) if value is _SINGLE else [next(decoded)] if value is _ALONE else value for value in found
+            ]
         return found
 
     def source_value(self, source: Encoded) -> Any:

@@ -13,7 +13,7 @@ import dataclasses
 import enum
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from operator import eq
@@ -49,7 +49,8 @@ class Fields(NamedTuple):
 class Shape(NamedTuple):
     """How instances of one class become a plain state, and come back from one.
 
-    `build` may have an attribute `build_all`, which builds many instances in less time.
+    `build` may have an attribute `build_all`, which builds many instances in less time, and a `plan`, by which the
+    native module builds them (base/compiled.c).
     """
 
     state: Callable[[Any], Any]
@@ -110,16 +111,18 @@ def _pydantic(cls: Any) -> Shape:
     names, is_simple = frozenset(fields), not cls.__private_attributes__
     if cls.__module__.startswith("langchain_core."):
         # LangGraph's savers do not keep which fields of a message were set; asking costs as much as packing.
-        return Shape(state, _together(build, build_all), Fields(names, True) if is_simple else None)
+        built_by = _together(build, build_all, _model_plan(cls, names, names))
+        return Shape(state, built_by, Fields(names, True) if is_simple else None)
     mask_of, chosen_of = _field_masks(sorted(fields))
 
     def build_variant(mask: str) -> Callable[[Any], Any]:
         chosen = chosen_of(mask)
-        return _together(partial(build, chosen=chosen), partial(build_all, chosen=chosen))
+        plan = _model_plan(cls, names, chosen)
+        return _together(partial(build, chosen=chosen), partial(build_all, chosen=chosen), plan)
 
     return Shape(
         state,
-        _together(build, build_all),
+        _together(build, build_all, _model_plan(cls, names, names)),
         Fields(names, True, mask_of) if is_simple else None,
         variant=lambda model: mask_of(model.__pydantic_fields_set__),
         build_variant=build_variant,
@@ -155,9 +158,8 @@ def _model_build(cls: Any, fields: Any) -> tuple[Callable[..., Any], Callable[..
     is_root = getattr(cls, "__pydantic_root_model__", False)
 
     # What nearly every model is built by, as directly as can be: this is the time that reading a chat takes.
-    setters = [_setter(cls, part) for part in _PARTS]
+    set_dict, set_chosen, set_extra, set_private = (_setter(cls, part) for part in _PARTS)
     is_simple = not is_root and not has_private
-    set_dict, set_chosen, set_extra, set_private = setters
 
     def build(state: Any, chosen: frozenset[str] = names) -> Any:
         if is_simple and type(state) is dict and state.keys() == names:
@@ -199,19 +201,37 @@ def _model_build(cls: Any, fields: Any) -> tuple[Callable[..., Any], Callable[..
     return build, build_all
 
 
-def _together(build: Callable[[Any], Any], build_all: Callable[[Any], list[Any]]) -> Callable[[Any], Any]:
+def _together(
+    build: Callable[[Any], Any], build_all: Callable[[Any], list[Any]], plan: tuple[Any, ...] | None
+) -> Callable[[Any], Any]:
     setattr(build, "build_all", build_all)  # noqa: B010
+    setattr(build, "plan", plan)  # noqa: B010
     return build
+
+
+def _model_plan(cls: Any, names: frozenset[str], chosen: frozenset[str]) -> tuple[Any, ...] | None:
+    """How the native module builds a model; None for one that keeps its parts otherwise than models usually do."""
+    if getattr(cls, "__pydantic_root_model__", False) or cls.__private_attributes__ or not _is_made_plainly(cls):
+        return None
+    # Not by `getattr`, which may ask a metaclass.
+    found = [next((base.__dict__[part] for base in cls.__mro__ if part in base.__dict__), None) for part in _PARTS]
+    if [type(each) for each in found] != [GetSetDescriptorType, *[MemberDescriptorType] * 3]:
+        return None
+    return (cls, names, *found, chosen, cls.model_config.get("extra") == "allow")
+
+
+def _is_made_plainly(cls: type) -> bool:
+    """Whether Python makes an instance without code of the class: not so of one that is also a dict or an int."""
+    try:
+        _new(cls)
+    except TypeError:
+        return False
+    return True
 
 
 def _are_whole(states: Sequence[Any], names: frozenset[str]) -> bool:
     """Whether each state has these fields."""
     return {dict}.issuperset(map(type, states)) and all(map(eq, map(dict.keys, states), repeat(names)))
-
-
-def _each(act: Callable[[Any, Any], Any], instances: list[Any], values: Iterable[Any]) -> None:
-    """Set a part of each instance, in a loop without a step in Python."""
-    deque(map(act, instances, values), maxlen=0)
 
 
 _PARTS = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
@@ -363,7 +383,8 @@ def _dataclass(cls: Any) -> Shape:
         raise _missing_field(cls, name)
 
     setters = {} if in_dict else {name: _setter(cls, name) for name in fields}
-    get_dict = next((base.__dict__["__dict__"].__get__ for base in cls.__mro__ if _has_dict(base)), None)
+    held = next((base.__dict__["__dict__"] for base in cls.__mro__ if _has_dict(base)), None)
+    get_dict = held.__get__ if held is not None else None
 
     def build(state: Any) -> Any:
         unset: Any = ()
@@ -384,7 +405,8 @@ def _dataclass(cls: Any) -> Shape:
     if not in_dict or get_dict is None:
         return Shape(state, build)
     build_all = _dataclass_build_all(cls, names, build, get_dict)
-    return Shape(state, _together(build, build_all), Fields(names) if also is None else None)
+    plan = (cls, names, held, None, None, None, None, None) if _is_made_plainly(cls) else None
+    return Shape(state, _together(build, build_all, plan), Fields(names) if also is None else None)
 
 
 def _dataclass_build_all(
@@ -396,7 +418,7 @@ def _dataclass_build_all(
         if not _are_whole(states, names):
             return list(map(build, states))
         instances: list[Any] = list(map(_new, repeat(cls, len(states))))
-        _each(dict.update, list(map(get_dict, instances)), states)
+        deque(map(dict.update, map(get_dict, instances), states), maxlen=0)
         return instances
 
     return build_all

@@ -192,6 +192,10 @@ def built(names: Sequence[_Name], states: Sequence[Any], builders: Mapping[_Name
     if len(names) != len(states):
         raise ValueError("there are more names than states, or fewer")
     distinct = dict.fromkeys(names)
+    if native is not None and type(states) is list and type(names) is list:
+        plans = {name: getattr(builders[name], "plan", None) for name in distinct}
+        if None not in plans.values() and (made := native.built(names, states, plans)) is not None:
+            return made  # type: ignore[no-any-return]
     if len(distinct) == 1:
         [name] = distinct
         return _built_by(builders[name], states)
@@ -201,10 +205,8 @@ def built(names: Sequence[_Name], states: Sequence[Any], builders: Mapping[_Name
             states_of[name].append(state)
         else:
             states_of[name] = [state]
-    made = {}
-    for name, those in states_of.items():
-        made[name] = iter(_built_by(builders[name], those))
-    return list(map(next, map(made.__getitem__, names)))
+    parts = {name: iter(_built_by(builders[name], those)) for name, those in states_of.items()}
+    return list(map(next, map(parts.__getitem__, names)))
 
 
 def _built_by(build: Callable[[Any], Any], states: Sequence[Any]) -> list[Any]:

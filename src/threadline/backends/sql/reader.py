@@ -28,8 +28,8 @@ from .statements import CONDITIONS, Statements
 __all__ = ["Database", "SqlReader", "Transaction", "Work", "found_row", "ordered_writes"]
 
 T = TypeVar("T")
-# Statements exist for these numbers of values, and for the most that a dialect takes. SQLite parses and binds each value
-# that pads a statement: a long list of 69 packs padded to 512 took a third of the time of its query.
+# Statements exist for these numbers of values, and for the most that a dialect takes. SQLite parses and binds each
+# value that pads a statement: a list of 69 packs, padded to 512, took a third of the time of its query.
 _SIZES = (1, 8, 16, 32, 64, 128, 256)
 Work = Callable[["Transaction"], Coroutine[Any, Any, T]]
 
