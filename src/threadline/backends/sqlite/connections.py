@@ -20,7 +20,7 @@ from ...ports.storage import Space
 from .dialect import page_counts
 from .errors import is_busy, translated, translated_error
 from .file import DatabaseFile, absolute, uri_of
-from .room import Room, size_of
+from .room import LogAhead, Room, size_of
 from .schema import SqliteSchema
 
 __all__ = ["SqliteConnections"]
@@ -66,6 +66,7 @@ class SqliteConnections:
         file = None if self._is_single else self._place
         self._file = DatabaseFile(file)
         self._room = Room(None if read_only else file)
+        self._ahead = LogAhead()
         self._start()
 
     def _start(self) -> None:
@@ -258,6 +259,7 @@ class SqliteConnections:
         while (reader := self._idle_reader()) is not None:
             reader.close()
         if self._writer is not None and self._writer is not self._given:
+            self._ahead.release()
             self._writer.close()
             self._file.released()
         self._writer = None
@@ -300,6 +302,8 @@ class SqliteConnections:
             self._begin(connection, before_waiting)
             result = work(connection)
             self._file.check(connection)  # before the commit: a put into a file that nobody finds is not acknowledged
+            if not self._is_single:
+                self._ahead.before_commit(self._file.wal_name)
             connection.commit()
         except BaseException as error:
             if connection.in_transaction:

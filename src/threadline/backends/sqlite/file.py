@@ -105,6 +105,11 @@ class DatabaseFile:
             is_one = self._wal_name == (self._name or "") + "-wal"
             self._folder, self._folder_then = os.path.dirname(self._wal_name) if is_one else "", None
 
+    @property
+    def wal_name(self) -> str:
+        """The name of the `-wal`; empty for a database that has none."""
+        return self._wal_name if self._wal_identity is not None else ""
+
     def released(self) -> None:
         """No connection is open any more: the last one took its `-wal` along, and the next one makes another."""
         self._wal_identity = self._folder_then = None

@@ -1,9 +1,20 @@
-"""Room for deleting on a full disk.
+"""Space that is held on the disk before it is needed: for deleting on a full disk, and for the next commits.
 
-To delete, SQLite first writes: to the log beside the file, and from there to the file, which may have to grow. A full
-disk allows neither. So a reserve file beside the database holds some room that no put may use. A deletion that finds no
-room releases it, has the log moved into the file, and goes on. While the disk is nearly full the log is moved often, so
-that the file never has to grow by more than the reserve.
+**The reserve.** To delete, SQLite first writes: to the log beside the file, and from there to the file, which may have
+to grow. A full disk allows neither. So a reserve file beside the database holds some room that no put may use. A
+deletion that finds no room releases it, has the log moved into the file, and goes on. While the disk is nearly full the
+log is moved often, so that the file never has to grow by more than the reserve.
+
+**The log ahead.** A commit that makes a file longer has to make its new length durable as well: on ext4 that takes half
+as long again as a commit into bytes that are there. SQLite uses the log (`-wal`) from its beginning again once it has
+1,000 pages. Until then, which is for as long as many processes live, every commit makes it longer. So zeros are written
+behind its end. To SQLite they are what it finds behind the last frame of any log that is used again: a frame counts
+only with the salts of the log's header and with its checksum. Rules:
+
+- Zeros are written inside a write transaction only: no other process writes to the log, shortens it or begins it anew
+  meanwhile.
+- SQLite takes no locks on the log itself, so closing our descriptor of it releases none.
+- Nothing depends on the zeros. Where they cannot be written, the log grows as it always did.
 """
 
 from __future__ import annotations
@@ -15,7 +26,7 @@ from contextlib import suppress
 
 from .dialect import page_counts
 
-__all__ = ["Room", "size_of"]
+__all__ = ["LogAhead", "Room", "size_of"]
 
 _RESERVE_BYTES = 1024 * 1024
 # A database of this size has a reserve, which is little beside it, and so has any on a disk with little room left.
@@ -23,6 +34,22 @@ _WORTH_BYTES = 16 * 1024 * 1024
 _SCARCE_BYTES = 64 * 1024 * 1024
 # While there is plenty, looking at the disk after every commit would cost more than it is worth.
 _PAUSE_SECONDS = 0.1
+
+# So much is written at a time. More would make one commit wait for longer, without the others gaining by it.
+_STEP_BYTES = 128 * 1024
+# More is written when less than this is left: what a few large puts take.
+_LOW_BYTES = 64 * 1024
+# SQLite uses the log again from its beginning when it has 1,000 pages; a longer one has its reasons.
+_ENOUGH_BYTES = 1_050 * 4_120
+# The last room of a disk is for commits.
+_LEFT_BYTES = 256 * 1024 * 1024
+# Commits between two looks: at the end of what was written ahead, and at a log that needs none. A process that commits
+# once or twice writes nothing ahead.
+_FIRST_COMMITS, _FEW_COMMITS, _MANY_COMMITS = 3, 3, 256
+# The log's header: magic number, version, page size, sequence, two salts. A frame's: page, size, two salts, checksum.
+_HEADER_BYTES, _FRAME_BYTES = 32, 24
+_MAGIC = (0x377F0682, 0x377F0683)
+_IS_POSSIBLE = all(hasattr(os, name) for name in ("pwrite", "fstatvfs", "O_NOFOLLOW", "O_CLOEXEC"))
 
 
 class Room:
@@ -78,6 +105,44 @@ class Room:
         return size_of(self.reserve) >= _RESERVE_BYTES
 
 
+class LogAhead:
+    """The log of one database file, of the connection that writes."""
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        self._commits_left = _FIRST_COMMITS
+
+    def before_commit(self, name: str) -> None:
+        """To be called inside each write transaction, with the name of the log; empty for a database without one."""
+        if not name or not _IS_POSSIBLE:
+            return
+        self._commits_left -= 1
+        if self._commits_left > 0:
+            return
+        self._commits_left = _MANY_COMMITS
+        with suppress(OSError):
+            if self._file is None:
+                self._file = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._look(self._file)
+
+    def release(self) -> None:
+        """The log is closed, and may be removed."""
+        file, self._file = self._file, None
+        self._commits_left = _FIRST_COMMITS
+        if file is not None:
+            with suppress(OSError):
+                os.close(file)
+
+    def _look(self, file: int) -> None:
+        size = os.fstat(file).st_size
+        if size < _ENOUGH_BYTES:
+            self._commits_left = _FEW_COMMITS
+            if _is_used_up(file, size):
+                free = os.fstatvfs(file)
+                if free.f_bavail * free.f_frsize > _LEFT_BYTES:
+                    _write_zeros(file, size)
+
+
 def size_of(path: str) -> int:
     """The bytes of a file; 0 if there is none."""
     try:
@@ -89,3 +154,24 @@ def size_of(path: str) -> int:
 def _content_bytes(connection: sqlite3.Connection) -> int:
     pages, _, page_bytes = page_counts(connection)
     return pages * page_bytes
+
+
+def _is_used_up(file: int, size: int) -> bool:
+    """Whether SQLite has come near the end of its log: a frame there is one of the log as it is now."""
+    header = os.pread(file, _HEADER_BYTES, 0)
+    page_bytes = int.from_bytes(header[8:12], "big")
+    if int.from_bytes(header[:4], "big") not in _MAGIC or not 512 <= page_bytes <= 65_536:
+        return False  # there is no log yet
+    frame_bytes = _FRAME_BYTES + page_bytes
+    last = max((size - _LOW_BYTES - _HEADER_BYTES) // frame_bytes, 0)
+    frame = os.pread(file, _FRAME_BYTES, _HEADER_BYTES + last * frame_bytes)
+    return frame[8:16] == header[16:24]
+
+
+def _write_zeros(file: int, size: int) -> None:
+    try:
+        os.pwrite(file, bytes(_STEP_BYTES), size)
+    except OSError:
+        # Nobody else can have made the log longer: this transaction is the only one that writes.
+        os.ftruncate(file, size)
+        raise
