@@ -15,6 +15,7 @@ checkpoint of the root was mostly made under an earlier one, which may be gone.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from ...base.checkpoint import empty_checkpoint
@@ -257,14 +258,17 @@ async def copy_thread(store: Context, source: str, target: str, now: float) -> N
     source, target = text_id(source, "source_thread_id"), text_id(target, "target_thread_id")
     if source == target:
         raise InvalidRequest("a thread cannot be copied onto itself")
+    # Kept from one attempt to the next: while others prune the pool, a long thread is copied if an attempt is short.
+    row_there = cache(lambda row: resealed(store.tools, Found(source, 0, 0, row, []), target))
+    write_there = cache(lambda write: resealed_write(store.tools, write, source, target))
     for _ in range(ATTEMPTS):
         origin = await store.backend.thread(source)
         if origin is None or origin.status == "deleted":
             raise NotFound(f"there is no thread {source!r} to copy")
         rows = await thread_rows(store, source, with_writes=True)
         change = Change(thread_id=target, now=now, stamp=origin.stamp, joins=source)
-        change.checkpoints = [resealed(store.tools, found, target) for found in rows]
-        change.writes = [resealed_write(store.tools, one, source, target) for found in rows for one in found.writes]
+        change.checkpoints = [row_there(found.row) for found in rows]
+        change.writes = [write_there(write) for found in rows for write in found.writes]
         [outcome] = await store.backend.apply([change])
         if isinstance(outcome, Applied):
             return
