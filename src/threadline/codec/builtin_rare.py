@@ -21,7 +21,7 @@ from ..errors import Corrupt, NotAllowed
 from .builtin import Builtin
 from .limits import a_number, a_text, bytes_of, of_length
 
-__all__ = ["MASKS", "RARE", "SECRET_NAMES", "secret_builder", "secret_plan", "zone_info"]
+__all__ = ["MASKS", "RARE", "secret_builder", "secret_plan", "zone_info"]
 
 
 # Names of zones, as there are: no path leads out of the folder of zones.
@@ -87,7 +87,6 @@ RARE: tuple[Builtin, ...] = (
 _MODULE = "pydantic.types"
 # How a secret is shown.
 MASKS: dict[str, Any] = {"SecretStr": "**********", "SecretBytes": b"**********"}
-SECRET_NAMES = frozenset(MASKS)
 _STATES: dict[str, Callable[[Any], Any]] = {"SecretStr": a_text, "SecretBytes": bytes_of}
 
 

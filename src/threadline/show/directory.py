@@ -106,11 +106,11 @@ async def list_threads(store: Context, choice: Choice, after: str | None, limit:
     if choice.status in ("waits", "running"):
         rows, following, is_cut = await _few(store, choice, after, limit, now)
     elif choice.order == "id":
-        rows, following, is_cut = await _by_id(store, choice, after, limit, now)
+        rows, following, is_cut = await _by_id(store, choice, after, limit)
     elif after is not None and after.startswith(_WITHOUT):
-        rows, following, is_cut = await _without_checkpoints(store, choice, after, limit, now)
+        rows, following, is_cut = await _without_checkpoints(store, choice, after, limit)
     else:
-        rows, following, is_cut = await _recent(store, choice, after, limit, now)
+        rows, following, is_cut = await _recent(store, choice, after, limit)
     return ThreadPage(threads=tuple(await _described(store, rows, now)), next=following, is_cut=is_cut)
 
 
@@ -123,7 +123,7 @@ async def describe_threads(store: Context, thread_ids: Sequence[str]) -> list[Li
 _Rows = tuple[list[ThreadRow], str | None, bool]
 
 
-async def _by_id(store: Context, choice: Choice, after: str | None, limit: int, now: float) -> _Rows:
+async def _by_id(store: Context, choice: Choice, after: str | None, limit: int) -> _Rows:
     found: list[ThreadRow] = []
     place, scanned = after or "", 0
     while len(found) < limit and scanned < _MOST_SCANNED:
@@ -131,7 +131,7 @@ async def _by_id(store: Context, choice: Choice, after: str | None, limit: int, 
         page = await store.threads(place, size, choice.prefix)
         for row in page:
             place = row.thread_id
-            if await _fits(store, choice, row, now):
+            if await _fits(store, choice, row):
                 found.append(row)
                 if len(found) == limit:
                     more = row is not page[-1] or len(page) == size
@@ -142,7 +142,7 @@ async def _by_id(store: Context, choice: Choice, after: str | None, limit: int, 
     return found, place, True
 
 
-async def _recent(store: Context, choice: Choice, after: str | None, limit: int, now: float) -> _Rows:
+async def _recent(store: Context, choice: Choice, after: str | None, limit: int) -> _Rows:
     found: list[ThreadRow] = []
     before, passed, seen = after, 0, set[str]()
     size = 4 * limit
@@ -159,20 +159,20 @@ async def _recent(store: Context, choice: Choice, after: str | None, limit: int,
                 continue
             seen.add(one.thread_id)
             row = await store.thread(one.thread_id)
-            if row is not None and row.status != "deleted" and await _fits(store, choice, row, now):
+            if row is not None and row.status != "deleted" and await _fits(store, choice, row):
                 found.append(row)
                 if len(found) == limit:
                     return found, before, False
         passed += len(page)
         if len(page) < size:
-            rest, following, is_cut = await _without_checkpoints(store, choice, _WITHOUT, limit - len(found), now)
+            rest, following, is_cut = await _without_checkpoints(store, choice, _WITHOUT, limit - len(found))
             return found + rest, following, is_cut
         # One long thread may have the newest thousands: pages grow while they bring nobody new.
         size = min(4 * size, _PASSED_AT_ONCE) if len(wanted) < limit else _SCANNED_AT_ONCE
     return found, before, True
 
 
-async def _without_checkpoints(store: Context, choice: Choice, after: str, limit: int, now: float) -> _Rows:
+async def _without_checkpoints(store: Context, choice: Choice, after: str, limit: int) -> _Rows:
     """Threads whose root graph has no checkpoint, which no checkpoint leads to."""
     found: list[ThreadRow] = []
     place, scanned = after.removeprefix(_WITHOUT), 0
@@ -181,7 +181,7 @@ async def _without_checkpoints(store: Context, choice: Choice, after: str, limit
         headed = {one.thread_id for one in await store.heads([row.thread_id for row in page], ROOT)} if page else ()
         for row in page:
             place = row.thread_id
-            if row.thread_id not in headed and await _fits(store, choice, row, now):
+            if row.thread_id not in headed and await _fits(store, choice, row):
                 found.append(row)
                 if len(found) == limit:
                     more = row is not page[-1] or len(page) == _SCANNED_AT_ONCE
@@ -208,7 +208,7 @@ async def _few(store: Context, choice: Choice, after: str | None, limit: int, no
     return found[:limit], found[limit - 1].thread_id if len(found) > limit else None, False
 
 
-async def _fits(store: Context, choice: Choice, row: ThreadRow, now: float) -> bool:
+async def _fits(store: Context, choice: Choice, row: ThreadRow) -> bool:
     if not choice.wants(row, _info(store, row)):
         return False
     if choice.status != "error":

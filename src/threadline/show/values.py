@@ -7,8 +7,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rich.cells import cell_len
-
 from ..base.damage import Damaged
 from ..base.printable import MOST_BITS, printable, shown
 from ..codec import StoredException
@@ -20,16 +18,10 @@ __all__ = ["Damaged", "one_line_of", "plain", "text_of"]
 _PLAIN = (str, int, bool, type(None))
 
 
-def one_line_of(value: Any, width: int | None = None) -> str:
-    """A value as one line, at most so many columns wide."""
+def one_line_of(value: Any) -> str:
+    """A value as one line."""
     # The text of an exception is its repr already.
-    text = printable(str(value) if isinstance(value, StoredException) else shown(value))
-    if width is None or cell_len(text) <= width:
-        return text
-    kept = text[: max(width - 1, 0)]
-    while cell_len(kept) > width - 1:
-        kept = kept[:-1]
-    return kept + "…"
+    return printable(str(value) if isinstance(value, StoredException) else shown(value))
 
 
 def plain(value: Any) -> Any:

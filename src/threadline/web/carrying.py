@@ -7,22 +7,22 @@ is refused with Conflict.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.context import Context
 from ..core.history.graph import history_of
 from ..core.lifecycle import living, note_went_on, tags_of
-from ..core.paging import chunk_weights, each_pool, each_thread, thread_rows
+from ..core.paging import each_thread, thread_rows
 from ..core.retention.plan import Plan
 from ..core.retention.policy import Policy, seconds_of
 from ..core.retention.prune import Going, collect_pool, remove, remove_batch
 from ..core.retention.prune import delete as delete_at
-from ..core.retention.sweep import freed_bytes, make_plan
+from ..core.retention.sweep import each_garbage, freed_bytes, make_plan
 from ..core.retention.trash import Bin
 from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
-from ..ports.checkpoints import CheckpointKey, ThreadRow
+from ..ports.checkpoints import CheckpointKey
 
 __all__ = [
     "Doomed",
@@ -144,7 +144,7 @@ async def plan_sweep(store: Context, policy: Policy | None, prefix: str, trash: 
     plans: list[Plan] = []
     expired: list[Doomed] = []
     total = await store.backend.count_threads(prefix)
-    async for row in _threads(store, prefix):
+    async for row in each_thread(store, prefix):
         looked += 1
         try:
             if row.expires is not None and row.expires <= now:
@@ -159,21 +159,14 @@ async def plan_sweep(store: Context, policy: Policy | None, prefix: str, trash: 
     return SweepPlan(looked_at=looked, plans=tuple(plans), expired=tuple(expired), trash=trash)
 
 
-async def _threads(store: Context, prefix: str) -> AsyncIterator[ThreadRow]:
-    async for row in each_thread(store, prefix):
-        yield row
-
-
 async def plan_garbage(store: Context, progress: Progress) -> Garbage:
     """The chunks that nothing refers to at this moment."""
     by_pool: dict[int, list[bytes]] = {}
     size = count = done = 0
-    async for pool in each_pool(store.backend):
-        weights = await chunk_weights(store.backend, pool)
-        unneeded = weights.keys() - weights.reached_from(await store.backend.roots(pool))
+    async for pool, unneeded, pool_bytes in each_garbage(store.backend):
         if unneeded:
             by_pool[pool] = sorted(unneeded)
-            size, count = size + weights.total(unneeded), count + len(unneeded)
+            size, count = size + pool_bytes, count + len(unneeded)
         if count > _MOST_DIGESTS:
             raise InvalidRequest("there is more garbage than a plan can name: `threadline gc --yes` collects it")
         done += 1

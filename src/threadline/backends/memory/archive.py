@@ -312,15 +312,11 @@ class ArchiveBackend(MemoryBackend):
         self._blocks.append(Block(self.writer.add(content), len(content), check))
 
 
-def archive_engine(path: str, *, backend: ArchiveBackend | None = None) -> MemoryEngine:
-    """An archive as a store that is only read; with `backend`, one that is being written."""
-    url = f"archive:///{path}"
-    if backend is None:
-        backend = ArchiveBackend(ArchiveObjects(path))
-        load_archive(backend, Path(path))
-        made = MemoryEngine(ReadOnlyLayer(TieredLayer(backend, backend.objects)), url)
-    else:
-        made = MemoryEngine(TieredLayer(backend, backend.objects), url)
+def archive_engine(path: str) -> MemoryEngine:
+    """An archive as a store that is only read."""
+    backend = ArchiveBackend(ArchiveObjects(path))
+    load_archive(backend, Path(path))
+    made = MemoryEngine(ReadOnlyLayer(TieredLayer(backend, backend.objects)), f"archive:///{path}")
     # Its records hold bytes, and its chunks are in a file.
     made.is_in_memory = False
     return made

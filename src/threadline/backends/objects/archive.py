@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ...errors import Conflict, Corrupt, NotFound, StorageFull, Unavailable
 from ...packs.archive import (
@@ -27,7 +27,6 @@ from ...packs.archive import (
     unpack_trailer,
 )
 from ...ports.objects import Span
-from .folder import here
 
 __all__ = ["ArchiveObjects", "ArchiveWriter", "read_directory", "read_range", "verify_file"]
 
@@ -126,9 +125,8 @@ class ArchiveWriter:
 class ArchiveObjects:
     """The packs of archive files as objects, by their names; of a file that is being written, too."""
 
-    def __init__(self, where: str, call: Any = here) -> None:
+    def __init__(self, where: str) -> None:
         self.where = where
-        self._call = call
         # Where each pack is: a path or a writer, and the offset there.
         self._places: dict[str, tuple[Path | ArchiveWriter, int]] = {}
 
@@ -143,8 +141,7 @@ class ArchiveObjects:
         place = self._places.get(name)
         if place is None:
             return None
-        found: list[bytes] = await self._call(lambda: _parts(*place, spans))
-        return found
+        return _parts(*place, spans)
 
     async def size(self, name: str) -> int | None:
         return None

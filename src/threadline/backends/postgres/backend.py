@@ -215,15 +215,6 @@ class PostgresDatabase:
             return [await session.ask(*questions[0])]
         return (await session.ask_all([*naming, *questions]))[len(naming) :]
 
-    async def at_once(self, steps: Sequence[Step]) -> list[Result]:
-        """A whole transaction in one round trip: what is sent up to one Sync commits together, without BEGIN."""
-        opening = self._opening
-
-        async def act(session: Session) -> list[Result]:
-            return (await session.batch([*opening, *steps]))[len(opening) :]
-
-        return await self.lent(act)
-
     async def setup(self) -> None:
         await self._lend(self.tables.create)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from ...core.retention.collect import unneeded_chunks
 from ...core.retention.plan import Plan
 from ...core.retention.policy import Policy, seconds_of
-from ...core.retention.sweep import Swept
+from ...core.retention.sweep import Swept, each_garbage
 from ...errors import InvalidRequest, Unavailable
+from ...ports.checkpoints import Backend
 from ...ports.storage import Space
 from ...show.forms import plan_json
 from ..open import Store, open_store
@@ -144,13 +144,24 @@ def sweep(
 def gc(url: Url, yes: Yes = False, as_json: AsJson = False) -> None:
     """Collect the chunks that nothing refers to."""
     with open_store(url, read_only=not yes) as store, progress_bar("collecting") as progress:
-        found = store.engine.run(lambda backend: unneeded_chunks(backend, progress))
-        chunks = store.saver.collect(progress) if yes else found.chunks
+        chunks, size = store.engine.run(lambda backend: _garbage(backend, progress))
+        if yes:
+            chunks = store.saver.collect(progress)
     if as_json:
-        print_json({"chunks": chunks, "bytes": found.bytes, "done": yes})
+        print_json({"chunks": chunks, "bytes": size, "done": yes})
         return
-    facts = [("chunks", f"{chunks:,}"), ("bytes", f"{found.bytes:,} ({readable_bytes(found.bytes)})")]
+    facts = [("chunks", f"{chunks:,}"), ("bytes", f"{size:,} ({readable_bytes(size)})")]
     print_facts([*facts, ending(yes, "collected", "these would be collected")])
+
+
+async def _garbage(backend: Backend, progress: Callable[[int, int], None] | None) -> tuple[int, int]:
+    """How many chunks of all pools nothing refers to, and their bytes."""
+    chunks = size = done = 0
+    async for _, unneeded, pool_bytes in each_garbage(backend):
+        chunks, size, done = chunks + len(unneeded), size + pool_bytes, done + 1
+        if progress is not None:
+            progress(done, done)
+    return chunks, size
 
 
 def compact(url: Url, as_json: AsJson = False) -> None:

@@ -28,7 +28,7 @@ _STEP = re.compile(r"step:(-?[0-9]{1,18})")
 _LAST_TEXT = "\U0010ffff"
 
 
-async def find(store: Reads, thread_id: str, at: At, namespace: str = "", *, with_writes: bool = False) -> Found:
+async def find(store: Reads, thread_id: str, at: At, namespace: str = "") -> Found:
     """The checkpoint at a place."""
     key = await resolve(store, thread_id, at, namespace)
     found = await store.find(thread_id, key.namespace, key.id, with_writes=False)

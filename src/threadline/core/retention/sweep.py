@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ __all__ = [
     "collect",
     "collect_all",
     "drop_late_writes",
+    "each_garbage",
     "freed_bytes",
     "keep_newest",
     "make_plan",
@@ -253,6 +254,14 @@ async def collect_all(store: Context, progress: Progress | None = None) -> int:
         if progress is not None:
             progress(done, done)
     return removed
+
+
+async def each_garbage(backend: Backend) -> AsyncIterator[tuple[int, Set[bytes], int]]:
+    """A forecast of garbage collection, without locks: each pool, its unreferenced chunks, and their bytes."""
+    async for pool in each_pool(backend):
+        weights = await chunk_weights(backend, pool)
+        unneeded = weights.keys() - weights.reached_from(await backend.roots(pool))
+        yield pool, unneeded, weights.total(unneeded)
 
 
 async def _written(backend: Backend, thread_id: str, history: History) -> tuple[set[CheckpointKey], set[CheckpointKey]]:

@@ -54,7 +54,6 @@ class NodeSpec:
     defer: bool
     timeout: TimeoutPolicy | None
     trace_policy: TracePolicy | None
-    error_handler_node: str | None = None
     is_error_handler: bool = False
 
 

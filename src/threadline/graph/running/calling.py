@@ -88,7 +88,7 @@ def settings_of(
     namespace, shown = _namespaces(graph, parent)
     thread_id = _thread_id(addressed, saver)
     checkpoint_map = dict(addressed.get(CONFIG_KEY_CHECKPOINT_MAP) or {})
-    checkpoint_id = _checkpoint_id(parent, addressed, checkpoint_map, namespace)
+    checkpoint_id = _checkpoint_id(parent, addressed, checkpoint_map)
     outlets = [(outlet, shown)] if outlet is not None else []
     if parent is not None:
         outlets += [(one, shown) for one, _ in parent.run.outlets if one.subgraphs]
@@ -206,7 +206,7 @@ def _namespaces(graph: Pregel, parent: Task | None) -> tuple[str, tuple[str, ...
 
 
 def _checkpoint_id(
-    parent: Task | None, configurable: Mapping[str, Any], checkpoint_map: Mapping[str, str], namespace: str
+    parent: Task | None, configurable: Mapping[str, Any], checkpoint_map: Mapping[str, str]
 ) -> str | None:
     if parent is not None:
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._base import new_id
 from ..building.actions import foreign
 from ..constants import ERROR, ERROR_SOURCE_NODE, INPUT, INTERRUPT, MISSING, NULL_TASK_ID, RESUME
 from ..errors import EmptyInputError
@@ -53,7 +54,7 @@ async def load(run: Run) -> None:
     if saved is None:
         run.state = GraphState(run.plan.start_channels({}, MISSING), {}, {})
         run.step = -1
-        run.checkpoint_id = _first_id(run)
+        run.checkpoint_id = new_id(-2)
     else:
         checkpoint = adapted(run.graph, migrate(run.plan, saved.checkpoint), saved.metadata or {})
         if run.settings.given is None or isinstance(run.settings.given, Command):
@@ -86,12 +87,6 @@ def restore(run: Run, checkpoint: Mapping[str, Any], metadata: dict[str, Any], p
     run.pending = {}
     for task_id, name, value in pending:
         run.pending.setdefault(task_id, []).append((name, value))
-
-
-def _first_id(run: Run) -> str:
-    from .._base import new_id
-
-    return new_id(-2)
 
 
 async def _saved(run: Run) -> tuple[Any, bool]:
@@ -206,7 +201,7 @@ async def _take_command(run: Run, command: Command[Any]) -> None:
         run.keeps_questions = True
         if named is not None:
             run.answers = named
-    writes = command_writes(run, command)
+    writes = command_writes(command)
     if not writes:
         if resume is None:
             raise EmptyInputError("Received empty Command input")

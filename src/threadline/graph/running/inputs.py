@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..building.plan import Keys
 from ..constants import END, PARENT, RESUME, START, TASKS
 from ..errors import InvalidUpdateError
 from ..interrupts import answer_map
 from ..types import Command, Send
-
-if TYPE_CHECKING:
-    from .loop import Run
 
 __all__ = ["branch_channel", "command_writes", "input_writes", "refuse_langgraphs"]
 
@@ -48,7 +45,7 @@ def input_writes(keys: Keys, given: Any) -> list[tuple[str, Any]]:
     return writes
 
 
-def command_writes(run: Run, command: Command[Any]) -> list[tuple[str, Any]]:
+def command_writes(command: Command[Any]) -> list[tuple[str, Any]]:
     """What the null task writes for a Command that a run is started with."""
     if command.graph == PARENT:
         raise InvalidUpdateError("There is no parent graph")

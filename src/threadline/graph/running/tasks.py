@@ -43,10 +43,10 @@ class NullTask:
 
     __slots__ = ("name", "path", "triggers", "writes")
 
-    def __init__(self, name: str, writes: Iterable[tuple[str, Any]], triggers: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, writes: Iterable[tuple[str, Any]]) -> None:
         self.name = name
         self.path: tuple[Any, ...] = ()
-        self.triggers = triggers
+        self.triggers: tuple[str, ...] = ()
         self.writes = writes
 
 
