@@ -11,8 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..base.fields import stored_field
-from ._base import printable
+from ._base import printable, stored_field
 from .constants import INTERRUPT, NULL_TASK_ID, RESUME
 from .errors import GraphInterrupt, InvalidUpdateError, UnknownInterruptError, mark_invalid_resume
 from .running.ids import interrupt_id, is_interrupt_id

@@ -185,6 +185,11 @@ class Store(BaseStore):
         self.stop_ttl_sweeper(1.0)
         self.native.close()
 
+    async def aclose(self) -> None:
+        """Stop sweeping and close the connections."""
+        Store.stop_ttl_sweeper(self, 1.0)
+        await self.native.aclose()
+
     def __enter__(self: S) -> S:
         return self
 
@@ -195,8 +200,7 @@ class Store(BaseStore):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        Store.stop_ttl_sweeper(self, 1.0)
-        await self.native.aclose()
+        await self.aclose()
 
 
 class InMemoryStore(Store):

@@ -10,10 +10,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ...codec.allowed import Registration, registry
-from ...codec.data_classes import Shape, shape_of
-from ...errors import Corrupt
-from ...saver import Saver
+from .._base import Corrupt, Registration, Saver, Shape, registry, shape_of
 from ..types import Command, Interrupt, Overwrite, PregelTask, Send, StateSnapshot, TimeoutPolicy
 
 __all__ = ["ROOM", "adopted"]
