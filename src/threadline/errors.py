@@ -109,7 +109,7 @@ class NotSerializable(ThreadlineError, TypeError):
         self.reason = message
 
     def under(self, prefix: str) -> NotSerializable:
-        """The same, for a value that is itself part of another at `prefix`."""
+        """This error for a value that is itself part of another at `prefix`."""
         return NotSerializable(self.reason, path=prefix + self.path)
 
 

@@ -182,7 +182,7 @@ _Resting = tuple[Any, float, float]
 
 
 class _Hold:
-    """What one caller holds of a pool: a place, under its own name, and a connection."""
+    """One caller's slot and connection."""
 
     __slots__ = ("born", "connection", "idle", "is_back", "is_kept")
 
@@ -283,7 +283,7 @@ class Undisturbed:
 
 
 class _Asked:
-    """Work for another thread, and what came of it."""
+    """A call to run on another thread, and its result or error."""
 
     __slots__ = ("call", "error", "is_done", "result", "work")
 

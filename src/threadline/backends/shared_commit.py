@@ -76,7 +76,7 @@ class SharedCommit(ABC):
         # Its holder may commit. Plain locks, taken by `with` alone: KeyboardInterrupt cannot come between taking such a
         # lock and the block that releases it.
         self._turn = threading.Lock()
-        # The thread that commits alone; 0 while the writer thread does, or nobody.
+        # Id of the caller's thread that commits alone; 0 if the writer thread commits or no commit is running.
         self._lone = 0
         # Guards the queue against a writer that is about to end. Held while the process forks.
         self._door = threading.Lock()

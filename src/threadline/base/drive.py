@@ -26,7 +26,7 @@ def run_now(operation: Coroutine[Any, Any, T]) -> T:
 
 
 async def settled(outcome: Awaitable[T] | T) -> T:
-    """What a driver gave: an asyncio driver an awaitable, which is awaited; a blocking one the result itself.
+    """Await the outcome if it is awaitable (asyncio driver), else return it (blocking driver).
 
     So code over a driver is written once for both halves. A result that is itself awaitable has no place here.
     """

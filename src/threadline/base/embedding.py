@@ -29,7 +29,7 @@ class Embedder:
         return _one_each(_finished(made) if isawaitable(made) else made, texts)
 
     async def aembed(self, texts: Sequence[str]) -> list[Sequence[float]]:
-        """The same without blocking the event loop."""
+        """The vectors of these texts, made without blocking the event loop."""
         import asyncio
 
         if hasattr(self._embed, "aembed_documents"):

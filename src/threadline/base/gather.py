@@ -59,7 +59,7 @@ class TaskGather(Generic[W]):
             await asyncio.wait([future for _, future in here.queue])
 
     def _go_on(self, loop: asyncio.AbstractEventLoop, here: _Waiting[W]) -> None:
-        """Have what waits done by a task of its own: a task that waits may be cancelled, the work of others may not."""
+        """Start a task for the waiting work, so that a cancelled caller does not cancel the work of others."""
         here.is_busy = bool(here.queue) and not loop.is_closed()
         if not here.is_busy:
             return

@@ -148,7 +148,7 @@ class Budget:
         self.add(ENTRY_BYTES * entries + size if weight is None else weight)
 
     def add(self, weight: int) -> None:
-        """Count what weighs so much; Corrupt where the whole value repeats too much, before it is listed or joined."""
+        """Add a weight; raises Corrupt if the value repeats its chunks too often, before it is built."""
         self.weight += weight
         if self.weight > _MOST_REPEATED and self._weigh is not None:
             weigh, self._weigh = self._weigh, None

@@ -31,7 +31,7 @@ _MANY = 1 << 60
 
 
 class Part(NamedTuple):
-    """What a reference or a chunk holds itself, and what it names, as often as it does."""
+    """Bytes held by a reference or chunk, its entries, and the digests it names, each as often as it names it."""
 
     size: int
     # Of lists and dicts; and those of nodes, which are no entries of the value.

@@ -91,7 +91,7 @@ def print_facts(facts: Sequence[tuple[str, str]], *, is_cut: bool = False) -> No
 
 
 def print_wrapped_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """The same, uncut: on a terminal a long value goes on below itself."""
+    """Names and values, one a line, uncut: on a terminal a long value goes on below itself."""
     width = max(cell_len(clean(name)) for name, _ in facts)
     columns = screen_width()
     for name, value in facts:

@@ -1,4 +1,4 @@
-"""What encoded bytes wear in storage: compression, then a seal or, for rows, a check.
+"""How encoded bytes are wrapped for storage: compression, then a seal or, for rows, a checksum.
 
 A row's `form` says what to take off: `form & 1` is zstd, `form >> 1` is the number of the sealing key,
 0 for none. A row that is not sealed ends with 8 bytes of BLAKE2b, personalised `row`, over what a seal
@@ -57,7 +57,7 @@ class Envelope:
         return form, content
 
     def wrap_row(self, content: bytes, bound_to: bytes) -> tuple[int, bytes]:
-        """The same for a row, which has no digest for its name: without a seal it carries a check of its own."""
+        """The form and the stored bytes of a row. No digest names it: without a seal it ends with a checksum."""
         if self.ring is None and len(content) < WORTH_COMPRESSING:
             hashed = _ROW.copy()
             hashed.update(bound_to)
@@ -67,7 +67,7 @@ class Envelope:
         return form, stored if self.ring is not None else stored + _check(stored, bound_to)
 
     def wrap_rows(self, contents: Sequence[bytes], bound_to: Sequence[bytes]) -> tuple[list[int], list[bytes]]:
-        """The same for many rows: their forms, and their stored bytes."""
+        """The forms and the stored bytes of many rows; see `wrap_row`."""
         forms, rows = [0] * len(contents), []
         if self.ring is None and max(map(len, contents), default=0) < WORTH_COMPRESSING:
             begun = _ROW.copy

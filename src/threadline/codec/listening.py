@@ -1,4 +1,7 @@
-"""Why bytes could not be decoded: ormsgpack hides what its hook raised, so one who listens decodes again."""
+"""Finds the reason of a failed decode.
+
+ormsgpack drops the exception of its hook, so the bytes are decoded again with a hook that records it.
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class KeyRing:
         return tuple(self._keys)
 
     def sealing_with(self, key_id: str) -> KeyRing:
-        """The same keys, of which another is current."""
+        """A key ring with these keys, of which another is current."""
         return KeyRing(self._keys, current=key_id)
 
     @staticmethod

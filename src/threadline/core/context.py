@@ -274,7 +274,7 @@ class Tools:
         self.uncollected: BoundedCache[int, tuple[int, int]] = BoundedCache(cache_bytes // 64)
 
     def with_codec(self, codec: Codec) -> Tools:
-        """The same store seen through another codec; what was decoded or recognised is not shared."""
+        """This store seen through another codec; what was decoded or recognised is not shared."""
         clone: Tools = object.__new__(Tools)
         clone.__dict__.update(self.__dict__)
         clone._use(codec)
@@ -346,7 +346,7 @@ class Tools:
             one.reader.clear()
 
     def expect(self, thread_id: str, checkpoint_id: str, descent: Descent) -> None:
-        """A put is under way: writes that overtake it descend from what it descends from."""
+        """Note a put in progress: writes that arrive before its commit inherit its descent."""
         coming = self.coming
         coming[thread_id, checkpoint_id] = descent
         if len(coming) > _MOST_NOTED:
@@ -356,7 +356,7 @@ class Tools:
 
     @property
     def lenient(self) -> Tools:
-        """The same store, where an object of a class that is not here is read as a `Structure`."""
+        """This store, where an object of a class that is not here is read as a `Structure`."""
         if self._lenient is None:
             from ..codec.structural import lenient
 

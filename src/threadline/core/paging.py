@@ -81,7 +81,7 @@ def thread_pages(source: Reads, prefix: str = "") -> AsyncIterator[list[ThreadRo
 
 
 async def each_thread(source: Reads, prefix: str = "") -> AsyncIterator[ThreadRow]:
-    """The same, one by one."""
+    """Living threads by id, one by one; hidden ones only where the prefix is that of hidden ones."""
     async for page in thread_pages(source, prefix):
         for row in page:
             yield row
@@ -93,7 +93,7 @@ def pool_pages(backend: Backend) -> AsyncIterator[list[int]]:
 
 
 async def each_pool(backend: Backend) -> AsyncIterator[int]:
-    """The same, one by one."""
+    """The pools that hold chunks, in order, one by one."""
     async for page in pool_pages(backend):
         for pool in page:
             yield pool
@@ -127,7 +127,7 @@ async def checkpoint_pages(source: Reads, query: Query, *, growth: int = 1) -> A
 
 
 async def each_found(source: Reads, query: Query, *, growth: int = 1) -> AsyncIterator[Found]:
-    """The same, one by one."""
+    """The checkpoints of a query, newest first, one by one."""
     async for page in checkpoint_pages(source, query, growth=growth):
         for found in page:
             yield found

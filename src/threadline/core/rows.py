@@ -123,7 +123,7 @@ def checkpoint_place(
 
 
 def place_of_row(thread_id: str, row: CheckpointRow, part: str) -> bytes:
-    """The same for a stored row."""
+    """The bytes that the seal of a stored checkpoint is bound to."""
     return checkpoint_place(part, thread_id, row.namespace, row.id, row.parent, row.links)
 
 

@@ -413,7 +413,7 @@ class Pregel(StateMethods, Faces, Generic[StateT, ContextT, InputT, OutputT]):
     # -- copies
 
     def copy(self, update: dict[str, Any] | None = None) -> Self:
-        """The same graph with some attributes replaced."""
+        """A copy of this graph with some attributes replaced."""
         import copy
 
         made = copy.copy(self)
@@ -423,7 +423,7 @@ class Pregel(StateMethods, Faces, Generic[StateT, ContextT, InputT, OutputT]):
         return made
 
     def with_config(self, config: Config | None = None, **kwargs: Any) -> Self:
-        """The same graph with a config that all its runs have."""
+        """A copy of this graph with a config that all its runs have."""
         return self.copy({"config": merge_configs(self.config, config, kwargs)})
 
     def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:

@@ -69,7 +69,7 @@ def merge_configs(*configs: Mapping[str, Any] | None) -> Config:
 
 
 def with_copied_metadata(config: Config) -> Config:
-    """The same, with the ids of `configurable` in the metadata too."""
+    """A config with the ids of `configurable` in its metadata too."""
     configurable, metadata = config["configurable"], config["metadata"]
     copied = {
         key: configurable[key]

@@ -69,7 +69,7 @@ class ExecutionInfo:
     node_first_attempt_time: float | None = None
 
     def patch(self, **overrides: Any) -> ExecutionInfo:
-        """The same with some fields replaced."""
+        """A copy with some fields replaced."""
         return replace(self, **overrides)
 
 
@@ -123,11 +123,11 @@ class Runtime(Generic[ContextT]):
         )
 
     def override(self, **overrides: Any) -> Runtime[ContextT]:
-        """The same with some fields replaced."""
+        """A copy of this runtime with some fields replaced."""
         return replace(self, **overrides)
 
     def patch_execution_info(self, **overrides: Any) -> Runtime[ContextT]:
-        """The same with some fields of `execution_info` replaced."""
+        """A copy of this runtime with some fields of `execution_info` replaced."""
         if self.execution_info is None:
             raise RuntimeError("this runtime has no execution_info: it belongs to no task")
         return replace(self, execution_info=self.execution_info.patch(**overrides))

@@ -12,7 +12,7 @@ FIRING, STILL, RESOLVED = "firing", "still firing", "resolved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One figure beside its limit. Between the limit and where it is clear again, what was goes on."""
+    """A figure and its limit, with hysteresis: between limit and clear value the previous state stays."""
 
     name: str
     is_over: bool

@@ -86,7 +86,7 @@ class Witness(NamedTuple):
 
 
 class CheckpointRow(NamedTuple):
-    """A checkpoint: document and metadata are the truth, step to tags an index of what fits."""
+    """A checkpoint: document and metadata are the truth, step to searchable an index of what fits."""
 
     namespace: str
     id: str
@@ -187,7 +187,7 @@ class Asking(NamedTuple):
 
 @dataclass(kw_only=True)
 class Change:
-    """What one put or put_writes adds to a thread, in one piece.
+    """The rows that one put or put_writes adds to a thread, atomically.
 
     Without slots: what is not set is the default of the class, and the straight line of a put sets few.
     """
@@ -214,14 +214,13 @@ class Change:
     firsts: Sequence[WriteRow] = ()
     # Make the thread new in this one's pool; it must not exist yet, unless this very change made it.
     joins: str | None = None
-    # What a new thread is said to be forked from, and when it was made, where that is not `joins` and now: a thread
-    # that is restored is what it was.
+    # Origin and creation time of a new thread, if they are not `joins` and `now`: a restored thread keeps both.
     founded: tuple[str | None, float] | None = None
     # A namespace, and the newest checkpoint that the writer saw there (None: there was none). When
     # another one is the newest by now, and none of this change, the change is refused.
     head: tuple[str, str | None] | None = None
-    # A new checkpoint of the root graph: what was asked before it waits no longer. Left out where the writer does not
-    # know of a question; what is not settled is only looked at in vain.
+    # The new root checkpoint that answers earlier questions. None if the writer knows of no question; a stale mark only
+    # costs one extra read.
     settles: str | None = None
     # The token of the lease that the writer holds; the thread's lease must still begin with it.
     lease: bytes | None = None

@@ -16,7 +16,7 @@ _ATTRIBUTE = "__port_mark__"
 
 
 class Mark(NamedTuple):
-    """What a layer needs to know about a method."""
+    """The properties of a port method from which layers are derived."""
 
     is_writing: bool
     # The call takes as long as there are rows; a time-out for ordinary calls does not apply to it.

@@ -65,7 +65,7 @@ def lease_key(thread_id: str) -> str:
 
 
 def is_own_fork(thread: ThreadRow, change: Change) -> bool:
-    """Whether the thread is what this very change made, when its answer was lost on the way."""
+    """Whether this same change made the thread in an earlier attempt whose answer was lost."""
     return change.joins is not None and (thread.forked_from, thread.created) == change.beginning
 
 

@@ -10,7 +10,7 @@ __all__ = ["Space", "Storage"]
 
 
 class Space(NamedTuple):
-    """What a store holds, what it takes from the system with every file it has, and how much of that holds nothing."""
+    """Bytes in use, bytes taken from the system (all files), and bytes that are free within them."""
 
     held_bytes: int
     taken_bytes: int
@@ -18,7 +18,7 @@ class Space(NamedTuple):
 
 
 class Storage(Protocol):
-    """What is asked of the place where everything is stored; methods are coroutines as in the other ports."""
+    """Operations on the whole store. Methods are coroutines, as in the other ports."""
 
     @writes(is_long=True)
     async def setup(self) -> None:
@@ -41,4 +41,4 @@ class Storage(Protocol):
 
     @writes(is_long=True, is_of_store=True)
     async def trim(self) -> None:
-        """The same as far as it costs little, while writers go on; nothing where the storage cannot do that."""
+        """Return free space to the system in small steps while writers continue; a no-op where the database cannot."""

@@ -1,4 +1,4 @@
-"""Threads in one go: many small ones with all that belongs to them, or a long one without what its checkpoints hold."""
+"""Bulk reads: many small threads with all their rows, or one long thread without documents and metadata."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Choice:
     order: str = "recent"
 
     def checked(self) -> Choice:
-        """The same, or InvalidRequest."""
+        """This choice; InvalidRequest where its order or its status is none."""
         if self.order not in ORDERS:
             raise InvalidRequest(f"threads are sorted by {', '.join(ORDERS)}, not {self.order!r}")
         if self.status is not None and self.status not in STATUSES:

@@ -377,7 +377,7 @@ def _inside(value: Any, step: Any) -> Any:
 
 
 def _of_value(value: Any, start: int, limit: int) -> Part:
-    """The same for a value that is at hand."""
+    """A part of a value that is at hand."""
     if isinstance(value, (list, tuple)):
         names: list[Any] = list(range(len(value)))
         items, kind = list(value), "list"

@@ -1,4 +1,4 @@
-"""The same as a command line and as Python, for the foot of every page."""
+"""What a page shows as a command line and as Python, for the foot of every page."""
 
 from __future__ import annotations
 

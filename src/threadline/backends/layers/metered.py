@@ -28,9 +28,9 @@ class Meter(Protocol):
         """A function that is told how many seconds a commit of these changes took."""
 
     def spans(self, system: str, operation: str) -> Callable[..., Any] | None:
-        """A function that opens a span for a call with these arguments; None where no span is wanted.
+        """A context manager factory for a span of one call; entering gives a function that takes the result.
 
-        What it opens is a context that gives a function, which is told the result.
+        It is called with the arguments of the call. None where no span is wanted.
         """
 
     def count(self, name: str) -> None:

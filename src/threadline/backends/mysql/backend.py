@@ -121,7 +121,9 @@ class MysqlBackend(SqlBackend):
             pool, thread = await tx.held(thread_id, exclusive=exclusive)
             if thread is None or thread.status == "deleted" or thread.pool == pool:
                 return thread
-        raise Unavailable(f"others keep deleting and beginning the thread {thread_id!r}: try again")
+        raise Unavailable(
+            f"thread {thread_id!r} was deleted and created again during {_MOST_TURNS} attempts to lock it; retry"
+        )
 
     async def _begin(self, change: Change, deleted: ThreadRow | None, tx: Transaction) -> ThreadRow | None:
         made = await super()._begin(change, deleted, tx)

@@ -84,7 +84,7 @@ def _bound(statement: str, values: Sequence[Any]) -> str:
 
 @lru_cache(maxsize=1024)
 def _template(statement: str) -> tuple[str, tuple[Callable[[str], str] | None, ...]]:
-    """A statement as a format, and what makes the key of a text where one is wanted."""
+    """The statement as a %-format, and for each `?column` the function that writes its key."""
     text = _MARK.sub("%s", statement.replace("%", "%%"))
     marks = _MARK.findall(statement)
     return text, tuple(_key_writer(column, has_whole=bool(full)) if column else None for column, full in marks)
@@ -92,7 +92,7 @@ def _template(statement: str) -> tuple[str, tuple[Callable[[str], str] | None, .
 
 @lru_cache(maxsize=64)
 def _insert(statement: str) -> tuple[str, str, str]:
-    """An insert as what comes before its row, the row, and what follows it."""
+    """An INSERT split into head, one row of marks, and tail."""
     head, mark, tail = statement.partition(" VALUES ")
     row, close, tail = tail.partition(")")
     return head + mark, row + close, tail

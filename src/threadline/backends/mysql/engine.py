@@ -63,7 +63,9 @@ class MysqlEngine(PooledEngine):
 
     def blocking_backend(self) -> Backend:
         if isinstance(self.blocking, GivenMysql) and not self.blocking.is_blocking:
-            raise InvalidRequest("what aiomysql made belongs to its event loop: use the saver's async methods")
+            raise InvalidRequest(
+                "an aiomysql connection or pool serves the async methods only: give a pymysql connection, or a URL"
+            )
         return super().blocking_backend()
 
     def loop_backend(self) -> Backend | None:

@@ -43,7 +43,7 @@ def bound(values: Sequence[Any]) -> list[Any]:
 
 
 def wired(values: Sequence[Any]) -> list[Any]:
-    """The same in binary form, as `ask` sends them."""
+    """Values in binary form, as `ask` sends them."""
     sent: list[Any] = []
     for value in values:
         kind = type(value)

@@ -34,6 +34,10 @@ _MOST_UNDER_WAY = 2
 _MOST_TOGETHER = 32
 # Changes of more bytes than this in one transaction would make the others wait.
 _MOST_BYTES = 4 * 1024 * 1024
+_CANCELLED = (
+    "the task that committed this put with others was cancelled; whether it was stored is unknown: "
+    "retry (a put is idempotent)"
+)
 
 
 class Put(NamedTuple):
@@ -54,7 +58,7 @@ class Put(NamedTuple):
 
 
 class Together:
-    """What the tasks of one event loop put."""
+    """Groups the puts of the tasks of one event loop into shared transactions."""
 
     def __init__(self, put: Callable[[list[Put]], Coroutine[Any, Any, list[Stamp | None]]]) -> None:
         self._put = put
@@ -90,7 +94,7 @@ class Together:
             self._tasks.discard(task)
             for _, future in group:
                 if not future.done():
-                    future.set_exception(Unavailable("the put was interrupted with others; try again"))
+                    future.set_exception(Unavailable(_CANCELLED))
             self._ended()
 
         task.add_done_callback(ended)

@@ -64,7 +64,7 @@ def read_url(url: str) -> tuple[str, Whereabouts, str]:
 
 
 def read_given(connection: Any) -> tuple[str, Whereabouts, str]:
-    """The same for a given connection; a given pool does not say where it leads."""
+    """How messages name a given connection, and its URL without a password; a given pool does not tell where it is."""
     if connection is None:
         return "", Whereabouts("", "the given pool's database"), "postgresql://"
     info = connection.info if not connection.closed else None

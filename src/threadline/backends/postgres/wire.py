@@ -60,7 +60,7 @@ Question = tuple[Statement, Sequence[Any]]
 
 
 class Result(NamedTuple):
-    """What came of a statement."""
+    """The row count and rows of one statement."""
 
     changed: int
     rows: list[Any]
@@ -132,7 +132,7 @@ class Session:
 
 
 class _Memory:
-    """What is known of one connection from one use to the next."""
+    """State kept for one connection between uses: its prepared statements."""
 
     connection = None
 
@@ -302,7 +302,7 @@ def end_with_sync(connection: Any, deadline: float) -> None:
 
 
 class _EndsWithSync:
-    """What both kinds of pipeline do otherwise than the driver's own."""
+    """Sends a Sync where psycopg's pipeline sends a Flush, and waits for the answer until a deadline."""
 
     deadline: float
     pgconn: Any

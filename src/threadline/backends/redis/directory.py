@@ -22,7 +22,7 @@ from .wire import Link
 __all__ = ["Directory", "Left"]
 
 T = TypeVar("T")
-# Those who begin threads tidy a store whose threads expire: each looks at a few old ones.
+# Where threads expire, each creation of a thread also checks this many others, chosen at random.
 _SWEPT = 4
 _MOST_CACHED = 100_000
 _MOST_OPENINGS = 8
@@ -120,7 +120,10 @@ class Directory:
             await self.reopen()
             if sign is not None:
                 await self._link.command("SET", sign, FORMAT)
-        raise Unavailable(f"{self._link.where} loses the format of the store again and again: look at its settings")
+        raise Unavailable(
+            f"{self._link.where} lost the format record during {_MOST_OPENINGS} attempts to open the store: "
+            f"check maxmemory-policy and persistence"
+        )
 
     async def enter(
         self, thread_id: str, *, pool: int | None = None, before: str | None = None, instead_of: Entry | None = None

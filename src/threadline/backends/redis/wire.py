@@ -224,7 +224,7 @@ async def _exchange(pool: TurnPool, words: Sequence[Any]) -> Any:
 
 
 async def _exchange_all(pool: TurnPool, commands: Sequence[Sequence[Any]]) -> list[Any]:
-    """The same for several commands. All answers are read before an error is raised: none may stay unread."""
+    """The answers to several commands. All are read before an error is raised: none may stay unread."""
     connection = pool.get_connection()
     try:
         connection.send_packed_command((b"".join(map(packed, commands)),), check_health=False)

@@ -78,7 +78,7 @@ class Database(Protocol):
         """Give unused space back."""
 
     async def trim(self) -> None:
-        """The same while writers go on; nothing where the server does that by itself."""
+        """Give unused space back in small steps while writers go on; nothing where the server does that by itself."""
 
 
 _new = tuple.__new__

@@ -32,9 +32,9 @@ class Migration(NamedTuple):
 
 
 class Setup(ABC):
-    """Looks at what is in a database, and makes what is missing where that is wanted.
+    """Checks the format of a database; creates or migrates its tables if the options allow it.
 
-    Every step is idempotent, and `create` lets one process at a time do it: callers that meet here do it twice.
+    Every step is idempotent; `create` takes a lock, so two callers may run it one after the other.
     """
 
     def __init__(self, prefix: str, shown_url: str, mode: str | bool, *, read_only: bool) -> None:

@@ -369,7 +369,7 @@ class Statements:
         return self.dialect.text(f"SELECT id FROM {self.c} WHERE {here} AND {condition}"), [*place, *bound]
 
     def children(self, place: tuple[int, int, str], ids: Sequence[str]) -> tuple[str, list[Any]]:
-        """The same checkpoints, whole."""
+        """The rows of the checkpoints that have one of these for their parent, and what the statement binds."""
         condition, bound = self.dialect.among("parent", ids)
         here = f"pool = ? AND thread = ? AND {self.compared('namespace')}"
         # Their ids by the index of parents first: for whole rows SQLite would rather read the whole thread.

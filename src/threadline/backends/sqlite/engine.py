@@ -129,7 +129,7 @@ class SqliteEngine:
         return self._bare.record_reader(self._connections, space) if self._bare is not None else None
 
     def content_reader(self, space: RecordSpace) -> Callable[[bytes], Content | None] | None:
-        """The same for no more of a record than its content."""
+        """Reads only the content of a record, on the calling thread; None where a layer is between."""
         return self._bare.content_reader(self._connections, space) if self._bare is not None else None
 
     def watch(self, note: Callable[[int, float | None], None]) -> None:

@@ -43,7 +43,7 @@ K = TypeVar("K")
 _new = tuple.__new__
 # How many checkpoints of a thread are deleted at a time where there is no room for all.
 _PART = 100
-# What no row is: nobody has witnesses before a thread has a checkpoint.
+# Matches no row: a change without witnesses binds this.
 _NOBODY = ("", "", 0.0)
 _ALL = 1 << 62
 # Statements exist for these numbers of threads; the last thread is repeated up to the next number.

@@ -72,7 +72,7 @@ class SqliteRecords(SqlRecords):
         return record_now
 
     def content_reader(self, connections: SqliteConnections, space: RecordSpace) -> Callable[[bytes], Content | None]:
-        """The same for no more of a record than its content."""
+        """A function that reads only the content of a record, on the calling thread."""
         return _row_reader(connections, self._sql.content, space)
 
 

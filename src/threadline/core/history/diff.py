@@ -279,7 +279,7 @@ def _channel_diff(tools: Tools, both: _Both, before: list[Any], after: list[Any]
 
 
 def _items_of_values(tools: Tools, before: Any, after: Any) -> tuple[ItemChange, ...] | None:
-    """The same for values that are not trees: short ones, and dicts whose keys are not all text."""
+    """The changed items of values that are not trees: short ones, and dicts whose keys are not all text."""
     encode = tools.codec.encode
     try:
         if type(before) is list and type(after) is list:

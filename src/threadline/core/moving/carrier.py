@@ -50,7 +50,7 @@ class Carrier:
         self._packs: BoundedCache[bytes, bytes] = BoundedCache(_PACK_BYTES)
 
     def forget(self, stamp: Stamp) -> None:
-        """The target's pool has lost chunks: what it has is asked anew."""
+        """Forget which chunks the target has: its pool's epoch changed."""
         self.stamp, self.is_new = stamp, False
         self.names.clear()
         self._unsent.clear()

@@ -205,7 +205,7 @@ class _Copy:
         return outcome.stamp
 
     async def _finish_small(self, copied: Sequence[Copied]) -> None:
-        """The same as `_finish` for many threads that were just begun."""
+        """What `_finish` does for one thread, for many that were just begun."""
         swaps: list[tuple[ThreadRow, ThreadRow]] = []
         for whole, held, translator in copied:
             newest = max((row.id for row in whole.checkpoints if row.namespace == ROOT), default=None)

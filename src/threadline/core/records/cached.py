@@ -106,7 +106,7 @@ def _values_of(tools: Tools, entries: Sequence[Entry], records: Iterable[Record 
 
 
 def held_values(codec: Codec, entries: Sequence[Entry], held: Callable[[bytes], Record | None]) -> dict[FullKey, Any]:
-    """The same of records that this process's memory holds: objects around their content."""
+    """The values of entries that this process's memory holds: objects around their content."""
     found: dict[FullKey, Any] = {}
     for key, name, _ in entries:
         record: Any = held(name)
@@ -124,7 +124,7 @@ def held_values(codec: Codec, entries: Sequence[Entry], held: Callable[[bytes], 
 
 
 def value_of(tools: Tools, entry: Entry, content: Content | None) -> dict[FullKey, Any]:
-    """The same of one entry that is not sealed."""
+    """The value of one entry that is not sealed."""
     if content is None:
         return {}
     key, _, bound = entry

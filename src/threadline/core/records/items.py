@@ -386,7 +386,7 @@ def searchable_of(value: Mapping[str, Any], indexed: Sequence[str]) -> str:
 
 
 def searchables_of(values: Sequence[Mapping[str, Any]], indexed: Sequence[str]) -> list[str]:
-    """The same of many values."""
+    """The values of indexed fields of many items, each as JSON."""
     columns = [_column(values, field) for field in indexed]
     noted = columns[0] if len(columns) == 1 else map(",".join, zip(*columns, strict=True))
     return ["{" + one + "}" for one in noted]

@@ -203,7 +203,7 @@ async def collect_pool(backend: Backend, pool: int) -> int:
 
 
 async def _collect(backend: Backend, pool: int) -> tuple[int, int]:
-    """The same; returns how many chunks went, and how many there were."""
+    """Collect a pool; returns how many chunks went, and how many there were."""
     chunks = await chunk_weights(backend, pool)
     reachable = chunks.reached_from(await backend.roots(pool))
     # No pointer outlives its pack: a put of the item that it stands for, between two batches, finds the row of the
@@ -266,7 +266,7 @@ async def remove(
 
 
 class Going:
-    """Checkpoints on their way out: what is known of their thread, and what came since and needs some of them."""
+    """The checkpoints to delete, and those spared because new children need them."""
 
     def __init__(self, history: History, doomed: frozenset[CheckpointKey] = frozenset()) -> None:
         self.doomed = doomed
@@ -281,7 +281,7 @@ class Going:
         self._children = history.children()
 
     def look_again(self, history: History) -> None:
-        """Take what came since into account."""
+        """Take the history as it is now, and spare the checkpoints that new rows need."""
         self._see(history)
         self.spared |= history.needed_since(self._known)
 

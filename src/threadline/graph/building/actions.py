@@ -53,7 +53,7 @@ class Foreign(Protocol):
         """Call an object with `invoke` that may speak that library's types."""
 
     def call_async(self, source: Any, value: Any, task: Task) -> Awaitable[Any]:
-        """The same, awaited."""
+        """Call an object with `ainvoke` that may speak that library's types."""
 
     def taken(self, value: Any, task: Task | None = None) -> Any:
         """What a function returned, or a graph was given, in this room's types."""

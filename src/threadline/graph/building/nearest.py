@@ -1,4 +1,4 @@
-"""What somebody meant who wrote a name that is not there."""
+"""Suggests the nearest known name for a misspelt one."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Writer(Protocol):
         """Append the writes to the task's."""
 
     async def write_async(self, output: Any, task: Task) -> None:
-        """The same for a run that awaits."""
+        """Append the writes to the task's, in a run that awaits."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -48,7 +48,7 @@ async def page(asked: Asked) -> Page:
 
 
 async def as_json(asked: Asked) -> Any:
-    """The same as `threadline show --json` tells it; all values are read."""
+    """The checkpoint as JSON, as `threadline show --json` prints it; all values are read."""
     told = await asked.desk.run(
         checkpoint_json, asked.desk.thread(asked.text("id")).thread_id, asked.maybe("at"), asked.text("ns")
     )
@@ -184,7 +184,7 @@ async def writes_page(asked: Asked) -> Page:
 
 
 async def writes_json(asked: Asked) -> Any:
-    """The same as `threadline writes --json` tells it."""
+    """The pending writes as JSON, as `threadline writes --json` prints them."""
     thread = asked.desk.thread(asked.text("id"))
     found = await asked.desk.run(writes_told, thread.thread_id, asked.maybe("at"), asked.text("ns"))
     return [write_json(one) for one in found]

@@ -59,7 +59,7 @@ async def page(asked: Asked) -> Page:
 
 
 def _copies(url: str, a: dict[str, str], b: dict[str, str]) -> tuple[str, str]:
-    """The same as a command and as Python; of two threads the states are compared."""
+    """The diff as a command and as Python; of two threads the states are compared."""
     if not a["at"]:
         command = command_line(url, "show", b["id"], b["at"], ns=b["ns"])
         return command, python_lines(url, f"print({_state(b)})")
@@ -78,7 +78,7 @@ def _state(side: dict[str, str]) -> str:
 
 
 async def as_json(asked: Asked) -> Any:
-    """The same as `threadline diff --json` tells it."""
+    """The diff as JSON, as `threadline diff --json` prints it."""
     return [channel_json(one) for one in (await _compared(asked)).channels]
 
 

@@ -39,7 +39,7 @@ async def page(asked: Asked) -> Page:
 
 
 async def as_json(asked: Asked) -> Any:
-    """The same as `threadline interrupts --json` tells it."""
+    """The open questions as JSON, as `threadline interrupts --json` prints them."""
     desk = asked.desk
     found = await desk.half.first(desk.reading, "interrupts", 100_000, prefix=asked.text("q").strip())
     return [waiting_json(one) for one in found]

@@ -60,7 +60,7 @@ async def page(asked: Asked) -> Page:
 
 
 async def as_json(asked: Asked) -> Any:
-    """The same as `threadline store ls`, `search`, or `get` tells it with --json."""
+    """The items as JSON, as `threadline store ls`, `search` or `get` prints them with --json."""
     desk, labels, key = asked.desk, _labels(asked), asked.maybe("key")
     items = desk.reading.store()
     if labels is None:
@@ -90,7 +90,7 @@ async def cache_page(asked: Asked) -> Page:
 
 
 async def cache_json(asked: Asked) -> Any:
-    """The same as `threadline cache stats --json` tells it."""
+    """The figures of the cache as JSON, as `threadline cache stats --json` prints them."""
     figures: EntryFigures = await asked.desk.run(entry_figures)
     spaces = [{"namespace": list(labels), "entries": count} for labels, count in figures.namespaces.items()]
     told = {"entries": figures.entries, "expired": figures.expired, "bytes": figures.stored_bytes}

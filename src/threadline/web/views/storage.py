@@ -61,7 +61,7 @@ def _shares(found: list[Any] | None) -> list[dict[str, Any]] | None:
 
 
 async def as_json(asked: Asked) -> Any:
-    """The same as `threadline stats --json` tells it."""
+    """The figures of the store as JSON, as `threadline stats --json` prints them."""
     by = asked.maybe("by")
     if by is not None:
         return [dataclasses.asdict(one) for one in await asked.desk.ask(asked.desk.reading, "bytes_by", by)]
@@ -98,7 +98,7 @@ async def health_page(asked: Asked) -> Page:
 
 
 async def health_json(asked: Asked) -> Any:
-    """The same as `threadline health --json` tells it."""
+    """The health of the store as JSON, as `threadline health --json` prints it."""
     return await _health(asked.desk)
 
 

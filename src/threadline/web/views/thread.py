@@ -75,7 +75,7 @@ async def _listed(asked: Asked, thread_id: str) -> list[ListedThread]:
 
 
 async def as_json(asked: Asked) -> Any:
-    """The same as `threadline log --json` tells it."""
+    """The history as JSON, as `threadline log --json` prints it."""
     thread = asked.desk.thread(asked.text("id"))
     log = await asked.desk.ask(thread, "log", namespace=asked.maybe("ns"))
     return [entry_json(entry) for entry in log.entries]

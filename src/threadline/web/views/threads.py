@@ -87,7 +87,7 @@ async def _by_size(asked: Asked, choice: Choice, sort: str, limit: int) -> tuple
 
 
 async def as_json(asked: Asked) -> Any:
-    """The same as `threadline threads --json` tells it."""
+    """The threads of the page as JSON, as `threadline threads --json` prints them."""
     found: ThreadPage = await asked.desk.run(
         list_threads, choice_of(asked), asked.maybe("after"), asked.number("limit", 100, 1, 5000)
     )
