@@ -24,7 +24,7 @@ import threadline
 from threadline.backends.mysql.engine import MysqlEngine
 from threadline.backends.postgres.engine import PostgresEngine
 from threadline.backends.redis.engine import RedisEngine
-from threadline.backends.sql.setup import FORMAT, migrations
+from threadline.backends.sql.setup import migrations
 from threadline.backends.sqlite.dialect import COLUMN_TYPES
 from threadline.backends.sqlite.engine import SqliteEngine
 from threadline.codec.builtin import BUILTINS
@@ -32,6 +32,7 @@ from threadline.codec.builtin_rare import RARE
 from threadline.codec.codec import FOREIGN, OBJECT, TEXT
 from threadline.connect import make_tools
 from threadline.core.context import ToolOptions
+from threadline.ports.rules import FORMAT
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

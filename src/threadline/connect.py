@@ -162,9 +162,11 @@ def _add_cold_tier(engine: Any, cold: str, cache: str | os.PathLike[str] | None,
 
 
 def _plain_engine(url: str | os.PathLike[str] | None, options: dict[str, Any]) -> tuple[str, Engine]:
-    given = options.get("connection") if options.get("connection") is not None else options.get("pool")
-    if given is not None:
-        kind, place = _driver_of(given), None
+    given = [options[name] for name in ("connection", "pool") if options.get(name) is not None]
+    if len(given) > 1:
+        raise InvalidRequest("give a connection or a pool, not both")
+    if given:
+        kind, place = _driver_of(given[0]), None
     else:
         kind, place = parse_url(url)
     if kind == "memory":

@@ -67,6 +67,9 @@ class InvalidRequest(ThreadlineError, ValueError):
 class Closed(InvalidRequest):
     """The saver was closed before this call."""
 
+    def __init__(self, message: str = "this saver was closed; open a new one with threadline.connect()") -> None:
+        super().__init__(message)
+
 
 class ReadOnly(InvalidRequest):
     """The storage may be read but not written."""

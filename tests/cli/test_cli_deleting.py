@@ -94,10 +94,10 @@ def test_sweep_deletes_what_has_expired(run: Run, store: Path) -> None:
 
 def test_one_sweeper_works_at_a_time(run: Run, store: Path, contents: Contents) -> None:
     from threadline.core import leases
-    from threadline.core.retention.sweep import _SWEEPER
+    from threadline.core.retention.sweep import SWEEPER
 
     with threadline.connect(store) as saver:
-        taken = saver._engine.run(lambda backend: leases.take(backend, _SWEEPER, 600, time.time(), None))
+        taken = saver._engine.run(lambda backend: leases.take(backend, SWEEPER, 600, time.time(), None))
         assert taken is not None
     before = contents()
     assert "another process is sweeping" in run("sweep", "--keep-last", 1, "--yes")[0]

@@ -231,6 +231,12 @@ def test_a_function_that_gives_connections_is_asked_for_each_piece_of_work(mysql
         saver.get_tuple(lives.config("t"))
 
 
+def test_a_connection_and_a_pool_are_too_much():
+    given = pymysql.connect(host="127.0.0.1", defer_connect=True)
+    with pytest.raises(InvalidRequest, match="not both"):
+        threadline.connect(connection=given, pool=lambda: given)
+
+
 @pytest.mark.parametrize("flags", [0, CLIENT.MULTI_STATEMENTS, CLIENT.FOUND_ROWS])
 @pytest.mark.parametrize("autocommit", [True, False])
 def test_a_given_connection_is_used_and_left_open(mysql_url, prefix, flags, autocommit):

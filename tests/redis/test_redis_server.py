@@ -239,6 +239,11 @@ def test_chunks_that_are_gone_are_corrupt_and_never_another_value(connect, clien
         connect().get_tuple(lives.config("thread"))
 
 
+def test_a_client_and_a_pool_are_too_much():
+    with pytest.raises(InvalidRequest, match="not both"):
+        threadline.connect(connection=redis.Redis(), pool=redis.ConnectionPool())
+
+
 def test_a_given_client_is_used_and_left_open(redis_url):
     client = redis.Redis.from_url(redis_url)
     saver = threadline.connect(connection=client, key_prefix="given")

@@ -131,7 +131,7 @@ class Pool:
     async def _take(self, hold: _Hold) -> None:
         if self._is_closed or not await settled(self._places.take(hold, self._timeout)):
             if self._is_closed:
-                raise Closed("this saver was closed; open a new one with threadline.connect()")
+                raise Closed
             raise self._exhausted()
         while self._take_idle(hold):
             if time.monotonic() - hold.born < _MOST_AGE_SECONDS and await self._driver.is_good(

@@ -115,7 +115,7 @@ class ServerEngine(ABC):
     def check_open(self) -> None:
         """Raise Closed after `close`."""
         if self.is_closed:
-            raise Closed("this saver was closed; open a new one with threadline.connect()")
+            raise Closed
 
     def close(self) -> None:
         self.is_closed = True

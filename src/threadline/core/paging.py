@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..ports.checkpoints import Backend, CheckpointKey, Found, Query, ThreadRow, split_links
-from .context import Reads
+from ..ports.records import Record, RecordSpace, Scan
+from ..ports.whole import Outline
+
+if TYPE_CHECKING:
+    from .context import Reads
 
 __all__ = [
     "ChunkWeights",
@@ -22,11 +26,14 @@ __all__ = [
     "each_pool",
     "each_thread",
     "has_chunks",
+    "outline_pages",
     "parts_of",
     "pool_pages",
+    "record_pages",
     "thread_pages",
     "thread_rows",
     "walk",
+    "walk_pages",
 ]
 
 T = TypeVar("T")
@@ -133,6 +140,21 @@ async def each_found(source: Reads, query: Query, *, growth: int = 1) -> AsyncIt
             yield found
 
 
+class Scans(Protocol):
+    """What records are read from: a backend, or a context, which learns the keys that they are sealed under."""
+
+    async def scan_records(self, space: RecordSpace, scan: Scan) -> list[Record]: ...
+
+
+def record_pages(source: Scans, space: RecordSpace, scan: Scan) -> AsyncIterator[list[Record]]:
+    """The records of a scan in the order of their names, in pages of its limit."""
+
+    def read(after: bytes, limit: int) -> Awaitable[list[Record]]:
+        return source.scan_records(space, scan._replace(after=after, limit=limit))
+
+    return _pages(read, scan.after, lambda record: record.name, scan.limit)
+
+
 async def ancestors(source: Reads, thread_id: str, key: CheckpointKey | None) -> AsyncIterator[Found]:
     """A checkpoint and its ancestors, nearest first, with their writes; a gap, or one that comes again, ends them."""
     seen: set[str] = set()
@@ -149,6 +171,22 @@ async def walk(source: Reads, thread_id: str, after: CheckpointKey | None, limit
     cursor = (after.id, thread_id, after.namespace) if after is not None else None
     query = Query(thread_id=thread_id, as_they_lie=True, after=cursor, limit=limit, with_writes=False)
     return await source.page(query)
+
+
+def walk_pages(
+    source: Reads, thread_id: str, after: CheckpointKey | None = None, limit: int = _PAGE
+) -> AsyncIterator[list[Found]]:
+    """The checkpoints of a thread by namespace and id, without writes."""
+    return _pages(lambda at, size: walk(source, thread_id, at, size), after, lambda found: found.key, limit)
+
+
+def outline_pages(backend: Backend, thread_id: str, limit: int) -> AsyncIterator[list[Outline]]:
+    """The checkpoints of a thread by namespace and id, without what they hold."""
+
+    def read(after: CheckpointKey | None, size: int) -> Awaitable[list[Outline]]:
+        return backend.outline(thread_id, after, size)
+
+    return _pages(read, None, lambda row: CheckpointKey(*row[:2]), limit)
 
 
 async def thread_rows(source: Reads, thread_id: str, *, with_writes: bool = False) -> list[Found]:

@@ -13,6 +13,7 @@ from ..errors import ThreadlineError, Unavailable
 from ..ports.checkpoints import Backend
 from ..ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
 from .attempts import ATTEMPTS, gave_up
+from .paging import record_pages
 
 __all__ = ["KEYS", "change_record", "read_record", "read_records_of", "record_names", "swap_record"]
 
@@ -33,20 +34,17 @@ async def record_names(backend: Backend, prefix: str) -> list[str]:
     kind, colon, _ = prefix.partition(":")
     below = pack_name((kind,)) if colon else b""
     names: list[str] = []
-    after = b""
-    while page := await backend.scan_records(META, Scan(prefix=below, after=after, limit=_PAGE)):
+    async for page in record_pages(backend, META, Scan(prefix=below, limit=_PAGE)):
         names += [":".join(split_name(record.name)) for record in page]
-        after = page[-1].name
     return sorted(name for name in names if name.startswith(prefix))
 
 
 async def read_records_of(backend: Backend, kind: str) -> dict[str, bytes]:
     """The records whose names begin with a kind such as `cold:`, by the rest of their names."""
     found: dict[str, bytes] = {}
-    below, after = pack_name((kind.removesuffix(":"),)), b""
-    while page := await backend.scan_records(META, Scan(prefix=below, after=after, limit=_PAGE)):
+    below = pack_name((kind.removesuffix(":"),))
+    async for page in record_pages(backend, META, Scan(prefix=below, limit=_PAGE)):
         found.update({split_name(record.name)[-1]: record.value for record in page})
-        after = page[-1].name
     return found
 
 

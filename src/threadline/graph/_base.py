@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from ..base.checkpoint import config_of
 from ..base.drive import run_now
 from ..base.fields import stored_field
 from ..base.ids import new_id
@@ -28,6 +29,7 @@ __all__ = [
     "Saver",
     "Shape",
     "ThreadlineError",
+    "config_of",
     "encode",
     "new_id",
     "printable",

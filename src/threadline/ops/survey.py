@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 from ..core.context import Context
 from ..core.leases import locks
+from ..core.retention.sweep import SWEEPER
 from ..core.stats import probe
 from ..core.store_records import KEYS, read_record
 from ..core.threads import Asked, count_threads
 from ..errors import ThreadlineError
 from ..ports.checkpoints import ThreadRow
 from .meter import Meter
-from .sweeps import SWEEPER, last_sweep
+from .sweeps import last_sweep
 
 __all__ = ["Survey", "asked_at", "publish", "survey", "unreachable"]
 

@@ -14,12 +14,11 @@ from ..core.store_records import change_record, read_record
 from ..errors import ThreadlineError
 from ..ports.checkpoints import Backend
 
-__all__ = ["SWEEPER", "last_sweep", "sweep"]
+__all__ = ["last_sweep", "sweep"]
 
 log = logging.getLogger("threadline")
-# The record of the store that holds the time, and the lease that a sweep takes.
+# The record of the store that holds the time.
 _SWEPT = "swept"
-SWEEPER = "threadline:sweeper"
 
 
 async def sweep(

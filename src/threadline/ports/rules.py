@@ -13,12 +13,13 @@ from operator import itemgetter
 from ..base.checkpoint import INTERRUPT
 from ..base.hashing import blake2b
 from ..base.namespaces import ROOT
-from ..errors import Conflict
+from ..errors import Conflict, Corrupt, NewerFormat
 from .checkpoints import Change, ThreadRow, WriteRow, split_links
 
 __all__ = [
     "ACTIVITY_SECONDS",
     "ASIDE",
+    "FORMAT",
     "GENERATION_SHIFT",
     "HIDDEN",
     "IMPORTABLE",
@@ -26,6 +27,7 @@ __all__ = [
     "TRASH",
     "asked_at",
     "asks",
+    "check_format",
     "hidden_id",
     "hidden_ids_of",
     "is_beginning",
@@ -55,8 +57,21 @@ ACTIVITY_SECONDS = 60.0
 GENERATION_SHIFT = 48
 # How long the token of a lease is, at the head of its record.
 TOKEN_BYTES = 16
+# The number of the storage format (docs/format.md), which is the number of the last migration of a SQL database.
+FORMAT = 1
 # What is said of a database that has LangGraph's tables and none of ours; the URL follows.
 IMPORTABLE = "it holds threads of LangGraph's own saver: `threadline import {}` brings them over"
+
+
+def check_format(written: bytes | memoryview | str, where: str) -> int:
+    """The number in a store's record of its format. Raises Corrupt, or NewerFormat."""
+    try:
+        found = int(written if isinstance(written, str) else bytes(memoryview(written)))
+    except (TypeError, ValueError):
+        raise Corrupt(f"{where}: the record of the store's format is damaged") from None
+    if found > FORMAT:
+        raise NewerFormat(f"{where} has format {found}, this version reads up to {FORMAT}: upgrade threadline")
+    return found
 
 
 def lease_key(thread_id: str) -> str:

@@ -14,9 +14,9 @@ from ..base.namespaces import ROOT, recast
 from ..core.context import Context
 from ..core.history.log import Entry, Log, read_log
 from ..core.lifecycle import living, tags_of
-from ..core.paging import each_thread, walk
+from ..core.paging import each_thread, outline_pages, walk
 from ..errors import ThreadlineError
-from ..ports.checkpoints import CheckpointKey, ThreadRow
+from ..ports.checkpoints import ThreadRow
 from ..ports.whole import Outline
 from .rails import Knot, Line, folded, lines
 
@@ -107,14 +107,7 @@ def _detailed(log: Log, forks: Sequence[Fork]) -> History:
 
 async def _rows(store: Context, thread_id: str) -> list[Outline]:
     """What is drawn of each checkpoint."""
-    rows: list[Outline] = []
-    after: CheckpointKey | None = None
-    while page := await store.backend.outline(thread_id, after, _PAGE):
-        rows += page
-        after = CheckpointKey(*page[-1][:2])
-        if len(page) < _PAGE:
-            break
-    return rows
+    return [row async for page in outline_pages(store.backend, thread_id, _PAGE) for row in page]
 
 
 def _brief(thread: ThreadRow, rows: Sequence[Outline], forks: Sequence[Fork], mark: tuple[Any, ...]) -> History:

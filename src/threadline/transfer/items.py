@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..codec.codec import Codec
+from ..core.attempts import ITEM_ATTEMPTS, gave_up
 from ..core.context import Context
 from ..core.records.checks import check_key, check_namespace
 from ..core.records.contents import pack_item, wrapped
@@ -33,8 +34,6 @@ __all__ = ["Brought", "WantedItem", "bring_items", "wanted_item"]
 ITEM, PAST, VECTOR = RecordSpace.ITEM, RecordSpace.PAST, RecordSpace.VECTOR
 # Databases keep times to the microsecond.
 _SAME_MOMENT = 1e-6
-# How often a page is tried again that others write to at the same time.
-_TRIES = 64
 # A history that is kept here goes on, whatever its length.
 _ALL_VERSIONS = ItemOptions(keep_versions=2**62)
 
@@ -77,7 +76,7 @@ def wanted_item(found: SourceItem, codec: Codec) -> WantedItem:
 async def bring_items(store: Context, wanted: Sequence[WantedItem]) -> Brought:
     """Give the store these items as the source has them; what it has newer stays."""
     keeps_history = await has_past(store, b"")
-    for _ in range(_TRIES):
+    for _ in range(ITEM_ATTEMPTS):
         brought, changes, written = Brought(), list[RecordChange](), list[WantedItem]()
         for one, record in zip(wanted, await _records(store, wanted), strict=True):
             try:
@@ -92,7 +91,7 @@ async def bring_items(store: Context, wanted: Sequence[WantedItem]) -> Brought:
         if not changes or await store.backend.write_records(changes) is None:
             await _check(store, written, brought)
             return brought
-    raise Conflict("items were changed by others in the store at every attempt: import again when they have ended")
+    raise gave_up("import of items", "other writers changed them during each of them", Conflict, ITEM_ATTEMPTS)
 
 
 async def _records(store: Context, wanted: Sequence[WantedItem]) -> list[Record | None]:

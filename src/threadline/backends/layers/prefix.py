@@ -115,7 +115,7 @@ class WithinLayer(Layer):
             found += [one for one in page if one.thread_id.startswith(self.prefix)]
             if len(page) < query.limit:
                 break
-            query = replace(query, after=(page[-1].row.id, page[-1].thread_id, page[-1].row.namespace))
+            query = replace(query, after=page[-1].cursor)
         return found[: query.limit]
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:

@@ -38,7 +38,7 @@ class MemoryEngine:
     @property
     def _backend(self) -> Backend:
         if self._held is None:
-            raise Closed("this saver was closed; open a new one with threadline.connect()")
+            raise Closed
         return self._held
 
     @property

@@ -13,8 +13,9 @@ import pymysql
 
 from ...errors import Unavailable
 from ...ports.records import MOST_NAME_BYTES
+from ...ports.rules import FORMAT
 from ..sql.records import record_columns
-from ..sql.setup import FORMAT, Migration, Setup
+from ..sql.setup import Migration, Setup
 from .binding import ID_BYTES, KEYED, bound
 from .wire import Wire
 
@@ -53,7 +54,6 @@ class MysqlTables(Setup):
             raise Unavailable(f"another process has been setting up {self._shown_url} for {wait} s: try again")
         try:
             found = await self._format(wire) or 0
-            self._refuse_newer(found)
             for step in _migrations(self.prefix):
                 if found < step.number:
                     for statement in step.statements:

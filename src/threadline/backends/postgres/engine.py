@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from ...errors import InvalidRequest, ThreadlineError
+from ...errors import ThreadlineError
 from ...ports.checkpoints import Backend
 from ..layers.patience import patience_of
 from ..layers.retry import Retry
@@ -49,8 +49,6 @@ class PostgresEngine(PooledEngine):
         index_metadata: Iterable[str] = (),
     ) -> None:
         super().__init__()
-        if connection is not None and pool is not None:
-            raise InvalidRequest("give a connection or a pool, not both")
         self._given, self._given_half = (connection, pool), half_of(connection, pool)
         self._conninfo, self._where, self.url = read_url(url) if url is not None else read_given(connection)
         self._pool_size, self._timeout, self._prepare_threshold = pool_size, timeout, prepare_threshold

@@ -18,14 +18,12 @@ from ...base.drive import settled
 from ...errors import Closed, Conflict, InvalidRequest
 from ..lending import Given, LoopPlaces, Places, is_of_work
 from ..server import ServerDriver, ServerIdentity, has_input
-from .wire import Session, is_between_batches, is_idle
+from .wire import MOST_PREPARED, Session, is_between_batches, is_idle
 
 __all__ = ["GivenPostgres", "PostgresDriver", "half_of", "other_half"]
 
 T = TypeVar("T")
 Act = Callable[[Any], Coroutine[Any, Any, T]]
-
-_MOST_PREPARED = 250
 
 
 class PostgresDriver(ServerDriver):
@@ -64,7 +62,7 @@ class PostgresDriver(ServerDriver):
                 raise
             raise hidden from None
         connection._pool = None  # one that is lost to an interrupt ends with its memory, without a warning
-        connection.prepared_max = _MOST_PREPARED
+        connection.prepared_max = MOST_PREPARED
         self.identity.met(connection, generation=generation)
         return connection
 

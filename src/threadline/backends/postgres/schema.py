@@ -18,9 +18,10 @@ import psycopg
 
 from ...base.printable import printable
 from ...errors import InvalidRequest
+from ...ports.rules import FORMAT
 from ..server import ServerIdentity
 from ..sql.records import record_columns
-from ..sql.setup import FORMAT, Migration, Setup
+from ..sql.setup import Migration, Setup
 from ..sql.statements import check_prefix, index_name
 from .wire import Session, Step
 
@@ -84,7 +85,6 @@ class PostgresTables(Setup):
             await session.batch([self._setup_lock()])
             await self._create_schema(session)
             found = await self._format(session) or 0
-            self._refuse_newer(found)
             steps = [step for step in self._steps() if step.number > found]
             for step in steps:
                 await session.batch(_bare(step.statements))

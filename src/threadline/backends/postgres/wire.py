@@ -29,13 +29,14 @@ from ..layers.patience import is_unhurried
 from .binary import ADAPTERS, bound, plain, wired
 
 __all__ = [
-    "NoAnswer", "Question", "Result", "Session", "Statement", "Step", "is_between_batches", "is_idle",
+    "MOST_PREPARED", "NoAnswer", "Question", "Result", "Session", "Statement", "Step", "is_between_batches", "is_idle",
 ]  # fmt: skip
 
 # So many statements may be on their way at once; more would only pile up in memory.
 _MOST_STEPS = 256
-# So many statements are prepared on a connection by `ask`: those of every shape of a put that programs have.
-_MOST_PREPARED = 250
+# So many statements are prepared on a connection, by `ask` and by the driver: those of every shape of a put that
+# programs have.
+MOST_PREPARED = 250
 # The forms of so many parameters; no statement has more.
 _BINARY = [Format.BINARY] * 256
 
@@ -171,7 +172,7 @@ class _Memory:
         """Send a statement; whether it is prepared by that."""
         formats = _BINARY[: len(values)]
         is_prepared = statement.name in self.prepared
-        if not is_prepared and (not self.prepares or len(self.prepared) >= _MOST_PREPARED):
+        if not is_prepared and (not self.prepares or len(self.prepared) >= MOST_PREPARED):
             pgconn.send_query_params(statement.text, values, None, formats, Format.BINARY)
             return False
         if not is_prepared:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...errors import Unavailable
 from ...ports.checkpoints import ThreadRow
+from ...ports.rules import FORMAT
 from .keys import Entry, Keys, decoded, encoded, escaped, index_member, index_parts, optional, thread_of
-from .setup import FORMAT
 from .wire import Link
 
 __all__ = ["Directory", "Left"]

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...base.printable import printable
-from ...errors import Corrupt, InvalidRequest, NewerFormat
+from ...errors import InvalidRequest
+from ...ports.rules import FORMAT, check_format
 from .keys import Keys
 from .wire import Link
 
-__all__ = ["FORMAT", "check_settings", "open_store"]
+__all__ = ["check_settings", "open_store"]
 
 log = logging.getLogger("threadline")
-FORMAT = 1
 _SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
 
 
@@ -34,11 +34,9 @@ async def open_store(link: Link, keys: Keys, *, may_create: bool, ttl: float | N
         if is_ours:
             log.warning("%s lost the format of the store: it is written again", printable(link.where))
         await _create(link, keys, is_ours=is_ours)
-        found = await _format(link, keys)
+        await _format(link, keys)  # another process may have created it, in a newer format
     else:
         check_settings(await _settings(link), link.where, ttl)
-    if found is not None and found > FORMAT:
-        raise NewerFormat(f"{link.where} has format {found}, this version reads up to {FORMAT}: upgrade threadline")
 
 
 def check_settings(settings: Mapping[str, str] | None, where: str, ttl: float | None) -> None:
@@ -68,11 +66,8 @@ def check_settings(settings: Mapping[str, str] | None, where: str, ttl: float | 
 
 
 async def _format(link: Link, keys: Keys) -> int | None:
-    found = await link.command("HGET", keys.meta, "format")
-    try:
-        return int(found) if found is not None else None
-    except ValueError:
-        raise Corrupt(f"{link.where}: the record of the store's format is damaged") from None
+    written = await link.command("HGET", keys.meta, "format")
+    return check_format(written, link.where) if written is not None else None
 
 
 async def _create(link: Link, keys: Keys, *, is_ours: bool) -> None:

@@ -18,7 +18,6 @@ memory.
 from __future__ import annotations
 
 import hashlib
-import select
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -32,7 +31,7 @@ from redis import exceptions
 from ...base.drive import run_now, settled
 from ...errors import InvalidRequest, StorageFull, ThreadlineError, Unavailable
 from ..lending import Places, PoolFigures, Undisturbed
-from ..server import GENERATION_SHIFT, ServerIdentity, exhausted
+from ..server import GENERATION_SHIFT, ServerIdentity, exhausted, has_input
 from .errors import AnotherServer, NewGeneration, translate
 
 __all__ = ["GivenTurns", "Link", "LoopTurns", "NoTurns", "Script", "TurnPool", "Turns", "script"]
@@ -416,11 +415,10 @@ def _can_read(connection: Any) -> bool:
     try:
         sock, parser = getattr(connection, "_sock", None), getattr(connection, "_parser", None)
         buffer = getattr(parser, "_buffer", None)
-        if type(sock) is not socket.socket or buffer is None or not hasattr(select, "poll"):
+        # Of TLS the socket does not know what is decrypted already.
+        if type(sock) is not socket.socket or buffer is None:
             return bool(connection.can_read())
         # What the driver does by changing the timeout of the socket, reading, and changing it back.
-        asked = select.poll()
-        asked.register(sock, select.POLLIN)
-        return bool(asked.poll(0) or buffer.unread_bytes())
+        return has_input(sock) or bool(buffer.unread_bytes())
     except (redis.ConnectionError, redis.TimeoutError, OSError):
         return True

@@ -11,16 +11,13 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from ...base.printable import printable
-from ...errors import Corrupt, InvalidRequest, NewerFormat
-from ...ports.rules import IMPORTABLE
+from ...errors import InvalidRequest
+from ...ports.rules import FORMAT, IMPORTABLE, check_format
 from .records import record_columns
 
-__all__ = ["FORMAT", "Migration", "Setup", "migrations"]
+__all__ = ["Migration", "Setup", "migrations"]
 
 log = logging.getLogger("threadline")
-
-# The number of the last migration, which is the storage format's number.
-FORMAT = 1
 
 
 class Migration(NamedTuple):
@@ -53,7 +50,6 @@ class Setup(ABC):
                 f"{self._shown_url} has no Threadline tables ({self.prefix}*): call setup() once, "
                 f"or open it with setup='create'{theirs}"
             )
-        self._refuse_newer(found or 0)
         if found is None or (found < FORMAT and self._mode == "migrate" and self.may_write):
             await self.create(wire)
         elif found < FORMAT:
@@ -92,18 +88,9 @@ class Setup(ABC):
         """Whether the database has threads of LangGraph's own saver."""
 
     async def _format(self, wire: Any) -> int | None:
-        """The format of the tables that are there; None without any."""
+        """The format of the tables that are there; None without any. Raises NewerFormat."""
         written = await self._written_format(wire)
-        try:
-            return int(bytes(written)) if written is not None else None
-        except (TypeError, ValueError):
-            raise Corrupt(f"{self._shown_url}: the record of the store's format is damaged") from None
-
-    def _refuse_newer(self, found: int) -> None:
-        if found > FORMAT:
-            raise NewerFormat(
-                f"{self._shown_url} has format {found}, this version reads up to {FORMAT}: upgrade threadline"
-            )
+        return check_format(written, self._shown_url) if written is not None else None
 
 
 def migrations(prefix: str, types: dict[str, str]) -> list[Migration]:

@@ -222,7 +222,7 @@ class SqliteConnections:
     def check_open(self) -> None:
         """Raise Closed after `close`, and Unavailable once the file was lost."""
         if self._is_closed:
-            raise Closed("this saver was closed; open a new one with threadline.connect()")
+            raise Closed
         self._file.check_not_lost()
 
     def writer(self) -> sqlite3.Connection:

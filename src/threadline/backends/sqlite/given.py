@@ -58,7 +58,7 @@ class AiosqliteEngine:
 
     async def arun(self, operation: Operation[T]) -> T:
         if self._is_closed:
-            raise Closed("this saver was closed; open a new one")
+            raise Closed
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         if getattr(self._connection, "_connection", None) is None:

@@ -7,9 +7,9 @@ import sqlite3
 from collections.abc import Sequence
 
 from ...base.printable import printable
-from ...errors import Corrupt, InvalidRequest, NewerFormat
-from ...ports.rules import IMPORTABLE
-from ..sql.setup import FORMAT, migrations
+from ...errors import InvalidRequest
+from ...ports.rules import FORMAT, IMPORTABLE, check_format
+from ..sql.setup import migrations
 from ..sql.statements import index_name
 from .dialect import COLUMN_TYPES, json_at, plain_rows
 
@@ -48,8 +48,6 @@ class SqliteSchema:
             raise InvalidRequest(
                 f"the database has no Threadline tables: call setup() once, or open it with setup='create'{theirs}"
             )
-        if found is not None and found > FORMAT:
-            raise NewerFormat(f"the database has format {found}, this version reads up to {FORMAT}: upgrade threadline")
         if found is not None and found < FORMAT and self._setup != "migrate":
             raise InvalidRequest(
                 f"the database has format {found}: open it once with setup='migrate' to bring it to {FORMAT}"
@@ -87,10 +85,7 @@ class SqliteSchema:
         if not plain_rows(connection, named, (self._prefix + "meta",)):
             return None
         rows = plain_rows(connection, f"SELECT value FROM {self._prefix}meta WHERE name = 'format'")
-        try:
-            return int(bytes(rows[0][0])) if rows else None
-        except (TypeError, ValueError):
-            raise Corrupt(f"{self._url}: the record of the store's format is damaged") from None
+        return check_format(rows[0][0], self._url) if rows else None
 
     def _missing_indexes(self, connection: sqlite3.Connection) -> list[tuple[str, str]]:
         """Names and keys of the metadata indexes that are missing; searching works without them, slowly."""

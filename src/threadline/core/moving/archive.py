@@ -11,7 +11,7 @@ from ...errors import Corrupt, NotFound
 from ...ports.checkpoints import CheckpointKey, ThreadRow
 from ...ports.records import RecordChange, RecordSpace, Scan, pack_name
 from ..context import Context
-from ..paging import each_thread, thread_rows
+from ..paging import each_thread, record_pages, thread_rows
 from ..store_records import KEYS, read_record
 from .copy import Adopt, copy_between
 from .items import SPACES
@@ -116,9 +116,7 @@ async def _drop_absent_rows(source: Context, archive: Context, thread_id: str, *
 
 async def _drop_absent_records(source: Context, archive: Context) -> None:
     for space in SPACES:
-        after = b""
-        while page := await archive.backend.scan_records(space, Scan(after=after, limit=_PAGE)):
-            after = page[-1].name
+        async for page in record_pages(archive.backend, space, Scan(limit=_PAGE)):
             there = await source.backend.read_records(space, [record.name for record in page])
             # One that is newer here is of a state that the store was set back from.
             gone = [

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from ...errors import Corrupt, InvalidRequest, NotFound
 from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, split_name
 from ..attempts import ATTEMPTS, gave_up
 from ..context import Context, Tools
+from ..paging import record_pages
 from ..records.contents import PLAIN_OBJECT, place_of_record
 from .report import CopyReport, Moved
 from .translate import Fault
@@ -24,7 +24,7 @@ _PACKED = (RecordSpace.ITEM, RecordSpace.CACHE)
 async def copy_items(source: Context, target: Context, report: CopyReport) -> None:
     """Copy what the target lacks, or has of an earlier time; each page is read back."""
     for space in SPACES:
-        async for page in _pages(source, space):
+        async for page in record_pages(source, space, Scan(limit=_PAGE)):
             await _copy_page(source, target, space, page, report)
 
 
@@ -101,10 +101,3 @@ def _name(space: RecordSpace, name: bytes) -> str:
         return f"the record {split_name(name)} of {space.name.lower()}s"
     except ValueError:
         return f"a record of {space.name.lower()}s"
-
-
-async def _pages(store: Context, space: RecordSpace) -> AsyncIterator[list[Record]]:
-    after = b""
-    while page := await store.scan_records(space, Scan(after=after, limit=_PAGE)):
-        yield page
-        after = page[-1].name

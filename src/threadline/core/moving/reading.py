@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...base.namespaces import ROOT
 from ...ports.checkpoints import CheckpointKey, Found, ThreadRow, WriteRow
 from ..context import Context
-from ..paging import walk
+from ..paging import walk, walk_pages
 from .report import CopyChoice
 
 __all__ = ["Cut", "cut_of", "has_any", "pages_of"]
@@ -54,27 +54,19 @@ async def has_any(store: Context, thread: ThreadRow, choice: CopyChoice) -> bool
         return choice.had(thread)
     if choice.wants(oldest[0].row):
         return True
-    after: CheckpointKey | None = None
-    while page := await walk(store, thread.thread_id, after, _PAGE):
+    async for page in walk_pages(store, thread.thread_id, limit=_PAGE):
         if any(choice.wants(found.row) for found in page):
             return True
-        after = page[-1].key
     return False
 
 
 async def pages_of(store: Context, thread_id: str, cut: Cut) -> AsyncIterator[list[Found]]:
     """The checkpoints of a thread before the cut, page by page: of subgraphs first, then of the root, oldest first."""
-    after: CheckpointKey | None = CheckpointKey(ROOT, _LAST_ID)
-    while page := await walk(store, thread_id, after, _PAGE):
+    async for page in walk_pages(store, thread_id, CheckpointKey(ROOT, _LAST_ID), _PAGE):
         yield page
-        if len(page) < _PAGE:
-            break
-        after = page[-1].key
-    after = None
-    while page := await walk(store, thread_id, after, _PAGE):
+    async for page in walk_pages(store, thread_id, limit=_PAGE):
         own = [found for found in page if found.key.namespace == ROOT and cut.has(found.key)]
         if own:
             yield own
         if len(own) < _PAGE:
             break
-        after = page[-1].key

@@ -15,7 +15,7 @@ from ...errors import Conflict, Corrupt, Unavailable
 from ...ports.checkpoints import Change, CheckpointKey, CheckpointRow, Found, ThreadRow, Witness, WriteRow
 from ..context import Context
 from ..known import witness_of
-from ..paging import parts_of, walk
+from ..paging import parts_of, walk_pages
 from ..rows import name_of, write_place
 from .carrier import Carrier, Missing, WentStale
 from .likeness import likenesses
@@ -27,7 +27,8 @@ __all__ = ["ThreadCopy"]
 
 _MOST_ROWS = 250
 _MOST_ROW_BYTES = 2 * 1024 * 1024
-# How often rows are read again when chunks of theirs were moved or collected meanwhile, in either store.
+# How often rows are read again when chunks of theirs were moved or collected meanwhile, in either store. Fewer than
+# ATTEMPTS: each of them brings the chunks anew, and what fails is left out and reported.
 _TRIES = 8
 # Retention of the target may be quicker than the read-back.
 _GONE = "it is not in the target any more: it was deleted there meanwhile, or lost; run the copy again"
@@ -161,10 +162,9 @@ class ThreadCopy:
         held: dict[CheckpointKey, CheckpointRow] = {}
         # Just before the first: its id without the last character sorts below it, and hardly anything lies between.
         after = CheckpointKey(first.namespace, first.id[:-1])
-        while found := await walk(self.target, self.target_id, after, len(page) + 1):
+        async for found in walk_pages(self.target, self.target_id, after, len(page) + 1):
             held.update({one.key: one.row for one in found})
-            after = found[-1].key
-            if len(found) <= len(page) or after >= last:
+            if found[-1].key >= last:
                 break
         return held
 

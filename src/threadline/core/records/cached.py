@@ -23,6 +23,7 @@ from ...errors import ThreadlineError
 from ...ports.checkpoints import Backend
 from ...ports.records import Content, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
 from ..context import UNSEALED, Context, Tools
+from ..paging import record_pages
 from .checks import check_key, check_namespace
 from .contents import PLAIN_OBJECT, has_expired, place_of_record, unpack, unwrapped
 
@@ -172,9 +173,9 @@ class EntryFigures:
 
 async def entry_figures(store: Context, namespace: Sequence[str] | None = None) -> EntryFigures:
     """Figures over the entries of one namespace, or of all; expired ones that were not swept are counted apart."""
-    found, now, after = EntryFigures(), time.time(), b""
+    found, now = EntryFigures(), time.time()
     prefix = pack_name((*namespace, "")) if namespace is not None else b""
-    while page := await store.scan_records(CACHE, Scan(prefix=prefix, after=after, limit=_PAGE)):
+    async for page in record_pages(store, CACHE, Scan(prefix=prefix, limit=_PAGE)):
         for record in page:
             if record.expires is not None and record.expires <= now:
                 found.expired += 1
@@ -184,7 +185,6 @@ async def entry_figures(store: Context, namespace: Sequence[str] | None = None) 
             # In this process's memory a value is an object around its content.
             found.stored_bytes += len(record.value[0] if record.form == PLAIN_OBJECT else record.value)  # type: ignore[arg-type]
             found.namespaces[named] = found.namespaces.get(named, 0) + 1
-        after = page[-1].name
     return found
 
 

@@ -24,6 +24,7 @@ from ormsgpack import packb
 from ...base.printable import printable
 from ...errors import Conflict, Corrupt, InvalidRequest
 from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, split_name
+from ..attempts import ITEM_ATTEMPTS, gave_up
 from ..context import Context, Tools
 from ..filters import check_filter, look_up, matches
 from ..rows import LONGEST_INDEXED, searchable_value
@@ -62,8 +63,6 @@ _FIELD = re.compile(r"(?=.{1,200}$)[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 # Noted, as JSON, for a field that is missing, or whose value no database looks for. A text that is looked for is
 # printable.
 _NOT_FOUND = '"\\n"'
-# How often a compare-and-swap that is not the caller's own condition is tried again.
-_TRIES = 64
 # An item is refreshed at most this often within its time to live: reading it twice a second need not write twice.
 _REFRESHES_PER_LIFE = 100
 
@@ -88,7 +87,7 @@ async def put_items(store: Context, options: ItemOptions, puts: Sequence[Put]) -
             [change for put in last for change in _changes(store.tools, options, put, now)]
         )
         return
-    for _ in range(_TRIES):
+    for _ in range(ITEM_ATTEMPTS):
         changes, owners = await _conditional_changes(store, options, last)
         refused = await store.backend.write_records(changes)
         if refused is None:
@@ -96,7 +95,8 @@ async def put_items(store: Context, options: ItemOptions, puts: Sequence[Put]) -
         put = owners[refused]
         if put.if_version is not None:
             raise _lost(put)
-    raise Conflict(f"item {last[0].key!r} in {last[0].namespace} was changed by others during {_TRIES} attempts; retry")
+    what = f"put of item {last[0].key!r} in {last[0].namespace}"
+    raise gave_up(what, "another writer changed it during each of them", Conflict, ITEM_ATTEMPTS)
 
 
 async def _conditional_changes(

@@ -10,6 +10,7 @@ from ...errors import Corrupt
 from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
 from ..context import Context, Tools
 from ..filters import check_filter, matches
+from ..paging import record_pages
 from .contents import has_expired, unpack, unwrapped, wrapped
 from .shapes import Found, ItemOptions, Put, Version, name_of, path_of
 
@@ -137,8 +138,6 @@ async def _versions(store: Context, name: bytes, now: float | None = None) -> li
 
 async def _kept(store: Context, prefix: bytes, now: float | None) -> AsyncIterator[Record]:
     """The records of versions below a prefix, those of one item from the oldest on; `now` leaves out the expired."""
-    after = b""
-    while page := await store.scan_records(PAST, Scan(prefix=prefix, after=after, limit=_PAGE, now=now)):
+    async for page in record_pages(store, PAST, Scan(prefix=prefix, limit=_PAGE, now=now)):
         for record in page:
             yield record
-        after = page[-1].name

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from ...base.printable import printable
 from ...errors import Corrupt, NotAllowed
 from ...ports.records import Record, RecordSpace, Scan, split_name
 from ..context import Context
+from ..paging import record_pages
 from .contents import PLAIN_OBJECT, place_of_record, unwrapped
 from .items import read_item, read_vectors
 from .past import read_past
@@ -32,7 +31,7 @@ async def damaged_records(store: Context) -> tuple[int, list[str]]:
     count = 0
     damaged: list[str] = []
     for space in _SPOKEN:
-        async for page in _pages(store, space):
+        async for page in record_pages(store, space, Scan(limit=_PAGE)):
             count += len(page)
             suspects = [record for record in page if _fault_of(store, space, record) is not None]
             again = await store.read_records(space, [record.name for record in suspects])
@@ -51,7 +50,7 @@ async def rotate_records(store: Context, current: int) -> int:
     done = 0
     envelope = store.tools.envelope
     for space in _SPOKEN:  # those of the store itself are sealed by their owners
-        async for page in _pages(store, space):
+        async for page in record_pages(store, space, Scan(limit=_PAGE)):
             pairs: list[tuple[Record, Record]] = []
             for record in page:
                 if record.form >> 1 != current:
@@ -62,13 +61,6 @@ async def rotate_records(store: Context, current: int) -> int:
                 await store.backend.rewrap_records(space, pairs)
                 done += len(pairs)
     return done
-
-
-async def _pages(store: Context, space: RecordSpace) -> AsyncIterator[list[Record]]:
-    after = b""
-    while page := await store.scan_records(space, Scan(after=after, limit=_PAGE)):
-        yield page
-        after = page[-1].name
 
 
 def _fault_of(store: Context, space: RecordSpace, record: Record) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 from ...errors import InvalidRequest, MissingExtra
 from ...ports.records import Embedded, Record, RecordSpace, Scan
 from ..context import Context
+from ..paging import record_pages
 from .items import read_vectors
 
 __all__ = ["Scored", "nearest", "numpy_module", "pack_vectors", "parse_path", "ranked", "texts_at"]
@@ -118,10 +119,8 @@ def _embedded(store: Context, record: Record, dims: int) -> Embedded:
 async def nearest(store: Context, prefix: bytes, query: bytes, dims: int) -> list[Scored]:
     """Score, name and time of every embedding below a prefix, the best first, then by name."""
     records: list[Record] = []
-    after = b""
-    while page := await store.scan_records(RecordSpace.VECTOR, Scan(prefix=prefix, after=after, limit=_PAGE)):
+    async for page in record_pages(store, RecordSpace.VECTOR, Scan(prefix=prefix, limit=_PAGE)):
         records += page
-        after = page[-1].name
     return _scored(store, records, query, dims)
 
 

@@ -28,6 +28,7 @@ from .restore import tidy
 from .trash import Bin, trash_thread
 
 __all__ = [
+    "SWEEPER",
     "Swept",
     "collect",
     "collect_all",
@@ -43,7 +44,8 @@ __all__ = [
 
 log = logging.getLogger("threadline")
 _BATCH = 500
-_SWEEPER = "threadline:sweeper"
+# The lease that a sweep takes, so that one replica at a time sweeps.
+SWEEPER = "threadline:sweeper"
 _SWEEPER_SECONDS = 600.0
 
 Progress = Callable[[int, int], None]
@@ -176,14 +178,14 @@ async def sweep(
     trash = seconds_of(policy.trash, "trash") if policy is not None else trash
     token = None
     if not dry_run:
-        token = await leases.take(store.backend, _SWEEPER, _SWEEPER_SECONDS, now, None)
+        token = await leases.take(store.backend, SWEEPER, _SWEEPER_SECONDS, now, None)
         if token is None:
             return Swept(threads=0, expired=(), checkpoints=0, chunks=0, freed_bytes=0, is_elsewhere=True)
     try:
         return await _sweep(store, policy, now, prefix, trash, dry_run, progress)
     finally:
         if token is not None:
-            await leases.release(store.backend, _SWEEPER, token)
+            await leases.release(store.backend, SWEEPER, token)
 
 
 async def _sweep(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._base import config_of
 from ..constants import INTERRUPT, NULL_TASK_ID, PUSH, RESUME
 from ..running.ids import TaskIds, child_namespace, without_task_ids
 from ..showing.stream import is_finished
@@ -76,8 +77,7 @@ def _forget_outputs(run: Run) -> None:
 
 
 async def _is_head(run: Run) -> bool:
-    config = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": run.namespace}}
-    newest = await run.ask_saver("get_tuple", config)
+    newest = await run.ask_saver("get_tuple", config_of(run.thread_id, run.namespace))
     return newest is None or newest.checkpoint["id"] == run.checkpoint_id
 
 
@@ -96,8 +96,7 @@ async def seed_of(run: Run) -> tuple[Any, bool]:
         old = above.origin.namespace_of(parent)
         named = root.settings.checkpoint_map.get(old)
         if named is not None:
-            config = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": old, "checkpoint_id": named}}
-            saved = await run.ask_saver("get_tuple", config)
+            saved = await run.ask_saver("get_tuple", config_of(run.thread_id, old, named))
             if saved is not None:
                 return saved, True
     if run.graph.checkpointer is not True and above.forks:
@@ -110,8 +109,8 @@ async def seed_of(run: Run) -> tuple[Any, bool]:
 
 
 async def _newest_before(run: Run, checkpoint_id: str) -> Any:
-    config = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": run.namespace}}
-    before = {"configurable": {**config["configurable"], "checkpoint_id": checkpoint_id}}
+    config = config_of(run.thread_id, run.namespace)
+    before = config_of(run.thread_id, run.namespace, checkpoint_id)
     if run.host.is_async:
         found = [saved async for saved in run.saver.alist(config, before=before, limit=1)]
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._base import run_now
+from .._base import config_of, run_now
 from ..constants import ERROR, INPUT, INTERRUPT, NS_SEP, NULL_TASK_ID, RESUME, RETURN
 from ..running.superstep import apply_writes, read_channels
 from ..running.tasks import NullTask
@@ -299,8 +299,8 @@ async def _inner_state(run: Run, task: Task, saver: Any, recurse: bool, is_async
     if not graphs:
         return None
     inner = graphs[0]
-    address = {"thread_id": run.thread_id, "checkpoint_ns": task.namespace}
+    address = config_of(run.thread_id, task.namespace)
     if not recurse:
-        return {"configurable": address}
-    config = {"configurable": {**address, _OWN: True, "__pregel_checkpointer": saver}}
+        return address
+    config = {"configurable": {**address["configurable"], _OWN: True, "__pregel_checkpointer": saver}}
     return await _get_state(inner, config, True, is_async)

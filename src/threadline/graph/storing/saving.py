@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from .._base import new_id
+from .._base import config_of, new_id
 from ..constants import MISSING, NULL_TASK_ID, RESUME, TASKS
 from ..running.ids import path_text
 from ..running.superstep import GraphState, next_integer
@@ -177,7 +177,7 @@ class Saving:
         """The config of the graph that a task runs, if its node has one."""
         if self.saver is None or not self.graph.subgraphs_of(task.name):
             return None
-        return {"configurable": {"thread_id": self.thread_id, "checkpoint_ns": task.namespace}}
+        return config_of(self.thread_id, task.namespace)
 
     def put_config(self, checkpoint_id: str | None) -> dict[str, Any]:
         """The config that a put is made with: the user's keys, which savers merge into the metadata."""
@@ -245,13 +245,7 @@ class Saving:
         stored = self._storable(writes)
         if not stored:
             return
-        config = {
-            "configurable": {
-                "thread_id": self.thread_id,
-                "checkpoint_ns": self.namespace,
-                "checkpoint_id": self.checkpoint_id,
-            }
-        }
+        config = config_of(self.thread_id, self.namespace, self.checkpoint_id)
         if self._takes_path:
             await self.writer.add("put_writes", config, stored, task_id, path, hold=hold)
         else:

@@ -11,6 +11,7 @@ from ...core.context import Context
 from ...core.integrity.fsck import check
 from ...core.leases import locks
 from ...core.paging import each_thread
+from ...core.retention.sweep import SWEEPER
 from ...core.retention.trash import listed
 from ...core.stats import ThreadWeight, probe, weigh
 from ...core.threads import Asked, count_threads
@@ -20,7 +21,7 @@ from ...ports.checkpoints import ThreadRow
 from ...ports.rules import is_hidden
 from ...show.words import counted, readable_bytes, readable_latency
 from ..survey import asked_at
-from ..sweeps import SWEEPER, last_sweep
+from ..sweeps import last_sweep
 from .findings import Finding, note, ok, problem, warning
 
 __all__ = ["examine_store"]
