@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from .marks import reads, writes
+from .marks import Scope, reads, writes
 from .records import Records
 from .storage import Storage
 from .whole import Wholes
@@ -294,7 +294,7 @@ class Weights(NamedTuple):
 class Checkpoints(Protocol):
     """What a put, a get and the history of a thread need; see the promises at the head of this file."""
 
-    @writes()
+    @writes(Scope.CHANGES)
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         """Make these changes in one transaction, or none of them: one stale change refuses all.
 
@@ -303,17 +303,17 @@ class Checkpoints(Protocol):
         again, after an answer that never came, is harmless.
         """
 
-    @reads()
+    @reads(Scope.THREAD)
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
         """One checkpoint, or the newest of its namespace; with its pending writes in order."""
 
-    @reads()
+    @reads(Scope.THREADS)
     async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
         """The newest checkpoint of each of these threads that has one, without writes, in one go."""
 
-    @reads()
+    @reads(Scope.LISTING)
     async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
         """Living threads whose newest root checkpoint has a pending interrupt, by id, keyset paged.
 
@@ -321,53 +321,53 @@ class Checkpoints(Protocol):
         page may hold threads that ask nothing any more: the writes tell.
         """
 
-    @reads()
+    @reads(Scope.LISTING)
     async def page(self, query: Query) -> list[Found]:
         """The next checkpoints of a query: newest id first, then by thread and namespace; or as they lie.
 
         Those of hidden threads (ports/rules.py) only where the query names the thread.
         """
 
-    @reads()
+    @reads(Scope.THREAD)
     async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
         """A checkpoint and its ancestors, nearest first, at most `limit`; a gap ends the chain."""
 
-    @reads()
+    @reads(Scope.THREAD)
     async def thread_writes(self, thread_id: str) -> list[WriteRow]:
         """All pending writes of a thread, also those whose checkpoint never arrived."""
 
-    @reads()
+    @reads(Scope.POOL)
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         """The chunks that exist among these: digest, links, form and data of each, as the driver gives them."""
 
-    @reads()
+    @reads(Scope.THREAD)
     async def thread(self, thread_id: str) -> ThreadRow | None:
         """A thread's row, deleted ones included."""
 
-    @reads()
+    @reads(Scope.LISTING)
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
         """Living threads by id, keyset paged; hidden ones only where the prefix is that of hidden ones."""
 
-    @reads(is_long=True)
+    @reads(Scope.LISTING, is_long=True)
     async def count_threads(self, prefix: str = "") -> int:
         """How many threads live; hidden ones count only where the prefix is that of hidden ones."""
 
-    @writes()
+    @writes(Scope.ROW)
     async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
         """Replace a thread's status, expiry, tags and metadata if they are still those of `before`."""
 
-    @reads()
+    @reads(Scope.THREAD)
     async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
         """The checkpoints that have one of these for their parent, without writes, in no order."""
 
-    @reads()
+    @reads(Scope.LISTING)
     async def leases(self, thread_id: str | None = None) -> list[bytes]:
         """The record of a thread's lease, which need not exist, or of all leases, also those that have run out.
 
         A record begins with its holder's token. They are in no order; few threads have one.
         """
 
-    @writes()
+    @writes(Scope.THREAD)
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
         """Replace the record of a thread's lease if it is still `before`."""
 
@@ -375,11 +375,11 @@ class Checkpoints(Protocol):
 class Upkeep(Protocol):
     """What retention, integrity checks, key rotation and figures of checkpoints need."""
 
-    @writes(is_long=True)
+    @writes(Scope.THREAD, is_long=True)
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
         """Delete a thread's rows and leave a tombstone; the last thread of a pool takes the chunks along."""
 
-    @writes(is_long=True)
+    @writes(Scope.THREAD, is_long=True)
     async def remove_checkpoints(
         self, thread_id: str, keys: CheckpointKeys, settled: CheckpointKeys = (), guard: Guard | None = None
     ) -> int | None:
@@ -389,11 +389,11 @@ class Upkeep(Protocol):
         look again. What is read for that is the children of these checkpoints, however long the thread is.
         """
 
-    @reads(is_long=True)
+    @reads(Scope.POOL, is_long=True)
     async def roots(self, pool: int) -> dict[bytes, int]:
         """The links of every checkpoint and write of the pool's threads, and how many checkpoints have just these."""
 
-    @writes(is_long=True)
+    @writes(Scope.POOL, is_long=True)
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         """Delete those candidates that nothing needs; returns how many.
 
@@ -401,19 +401,19 @@ class Upkeep(Protocol):
         `reachable`, deletes what is left of the candidates, raises the epoch if anything went.
         """
 
-    @reads(is_of_store=True)
+    @reads(Scope.STORE)
     async def pools(self, after: int, limit: int) -> list[int]:
         """The pools that hold chunks, in order, keyset paged; also one that no thread uses any more."""
 
-    @reads(is_long=True)
+    @reads(Scope.POOL, is_long=True)
     async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
         """Digest, links, form and stored size of a pool's chunks, keyset paged; reads none of their bytes."""
 
-    @reads()
+    @reads(Scope.POOL)
     async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         """The links of these chunks, without their data."""
 
-    @writes()
+    @writes(Scope.POOL)
     async def rewrap(
         self,
         pool: int,
@@ -428,7 +428,7 @@ class Upkeep(Protocol):
         Chunks are those of the pool, checkpoints and writes those of the thread of this serial in it.
         """
 
-    @reads(is_long=True)
+    @reads(Scope.POOL, is_long=True)
     async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
         """How many rows these pools hold, the bytes in them, and which checkpoints were made since; reads no row."""
 

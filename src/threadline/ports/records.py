@@ -23,7 +23,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, overload
 
 from ..errors import InvalidRequest
-from .marks import reads, writes
+from .marks import Scope, reads, writes
 
 __all__ = [
     "ABSENT",
@@ -202,11 +202,11 @@ class Nearest(NamedTuple):
 class Records(Protocol):
     """Named records; see the promises at the head of this file."""
 
-    @reads(is_of_store=True)
+    @reads(Scope.RECORDS)
     async def read_records(self, space: RecordSpace, names: Sequence[bytes]) -> list[Record | None]:
         """The records of these names, in their order, expired ones included; None for one that is not there."""
 
-    @writes(is_of_store=True)
+    @writes(Scope.RECORDS)
     async def write_records(self, changes: Sequence[RecordChange]) -> int | None:
         """Make all changes, of any spaces, in one transaction and in order; of several to one name the last one holds.
 
@@ -214,15 +214,15 @@ class Records(Protocol):
         when all were made.
         """
 
-    @writes(is_of_store=True)
+    @writes(Scope.RECORDS)
     async def touch_records(self, space: RecordSpace, names: Sequence[bytes], expires: float | None) -> None:
         """Set when these records expire, where they are there; nothing else of them changes."""
 
-    @reads(is_of_store=True)
+    @reads(Scope.RECORDS)
     async def scan_records(self, space: RecordSpace, scan: Scan) -> list[Record]:
         """The next records of a scan; fewer than its limit only at the end."""
 
-    @reads(is_long=True, is_of_store=True)
+    @reads(Scope.RECORDS, is_long=True)
     async def record_prefixes(
         self, space: RecordSpace, prefix: bytes, depth: int, after: bytes, limit: int, now: float | None = None
     ) -> list[bytes]:
@@ -231,40 +231,40 @@ class Records(Protocol):
         In order, after `after`. What is read grows with the answer, not with the records.
         """
 
-    @reads(is_long=True, is_of_store=True)
+    @reads(Scope.RECORDS, is_long=True)
     async def count_records(self, space: RecordSpace, prefix: bytes, now: float | None = None) -> int:
         """How many records there are below a prefix."""
 
-    @writes(is_long=True, is_of_store=True)
+    @writes(Scope.RECORDS, is_long=True)
     async def drop_records(self, space: RecordSpace, prefix: bytes) -> int:
         """Delete all records below a prefix; returns how many."""
 
-    @writes(is_of_store=True)
+    @writes(Scope.RECORDS)
     async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[bytes]:
         """Delete at most `limit` records that have expired, the longest expired first; returns their names."""
 
-    @writes(is_of_store=True)
+    @writes(Scope.RECORDS)
     async def rewrap_records(self, space: RecordSpace, pairs: Sequence[tuple[Record, Record]]) -> None:
         """Replace form and value of each first record by those of the second, where it is still stored so.
 
         Version and times stay as they are.
         """
 
-    @writes(is_long=True, is_of_store=True)
+    @writes(Scope.STORE, is_long=True)
     async def index_records(self, keys: Sequence[str]) -> None:
         """Make an index of items by each of these searchable keys, where it is missing and the backend has such.
 
         A key consists of letters, digits, `_`, `-` and dots.
         """
 
-    @writes(is_long=True, is_of_store=True)
+    @writes(Scope.STORE, is_long=True)
     async def index_vectors(self, dims: int) -> bool:
         """Make an index of embeddings of so many dimensions where the backend has such; tells whether there is one.
 
         A backend that could have one, and has none here, says so in the log.
         """
 
-    @reads(is_long=True, is_of_store=True)
+    @reads(Scope.STORE, is_long=True)
     async def nearest_vectors(self, dims: int, prefix: bytes, query: bytes, limit: int) -> Nearest:
         """The names below a prefix whose embeddings are nearest to a query, by an index; see `index_vectors`.
 
@@ -272,7 +272,7 @@ class Records(Protocol):
         asks for the embeddings of those that are new (`fill_vectors`).
         """
 
-    @writes(is_long=True, is_of_store=True)
+    @writes(Scope.STORE, is_long=True)
     async def fill_vectors(self, dims: int, embedded: Sequence[Embedded]) -> None:
         """Give the index embeddings that it lacks; one whose record was replaced in the meantime is left out."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from .marks import reads, writes
+from .marks import Scope, reads, writes
 
 __all__ = ["Space", "Storage"]
 
@@ -20,25 +20,25 @@ class Space(NamedTuple):
 class Storage(Protocol):
     """Operations on the whole store. Methods are coroutines, as in the other ports."""
 
-    @writes(is_long=True)
+    @writes(Scope.ANYONE, is_long=True)
     async def setup(self) -> None:
         """Create what is missing; safe from many processes at once."""
 
-    @reads(is_long=True)
+    @reads(Scope.ANYONE, is_long=True)
     async def forms(self) -> dict[int, int]:
         """Every form that some stored bytes have, also of records, and how many rows have it.
 
         A row of two forms counts for both.
         """
 
-    @reads(is_long=True)
+    @reads(Scope.ANYONE, is_long=True)
     async def space(self) -> Space:
         """What the whole store takes on disk or in memory."""
 
-    @writes(is_long=True, is_of_store=True)
+    @writes(Scope.STORE, is_long=True)
     async def compact(self) -> None:
         """Give the space of what was deleted back to the system, as far as the storage can."""
 
-    @writes(is_long=True, is_of_store=True)
+    @writes(Scope.STORE, is_long=True)
     async def trim(self) -> None:
         """Return free space to the system in small steps while writers continue; a no-op where the database cannot."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .marks import reads, writes
+from .marks import Scope, reads, writes
 
 if TYPE_CHECKING:
     from .checkpoints import CheckpointKey, CheckpointRow, ChunkRow, Found, Query, ThreadRow, WriteRow
@@ -31,18 +31,18 @@ class Whole(NamedTuple):
 class Wholes(Protocol):
     """What a copy of many small threads needs, and the drawing of a long one."""
 
-    @reads()
+    @reads(Scope.THREADS)
     async def wholes(self, thread_ids: Sequence[str]) -> list[Whole] | None:
         """Those of these threads that there are, deleted ones included, all from one state of the store.
 
         All of it is in memory at once: `weights` tells before how much that is. None where the storage cannot give it.
         """
 
-    @writes()
+    @writes(Scope.ROWS)
     async def swap_threads(self, swaps: Sequence[tuple[ThreadRow, ThreadRow]]) -> list[bool]:
         """What `swap_thread` does and says, for each of these; in one transaction where the storage has that."""
 
-    @reads()
+    @reads(Scope.THREAD)
     async def outline(self, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Outline]:
         """The next checkpoints of a thread by namespace and id, without what they hold."""
 

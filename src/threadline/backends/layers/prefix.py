@@ -10,12 +10,12 @@ from ...errors import Corrupt, InvalidRequest
 from ...ports.checkpoints import Asking, Backend, Found, Query, ThreadRow
 from ...ports.engine import Engine, Operation
 from ...ports.lease_record import LeaseRecord
-from ...ports.marks import Mark, marks_of
-from ...ports.records import Records, RecordSpace
+from ...ports.marks import Mark, Scope
+from ...ports.records import RecordSpace
 from ...ports.rules import is_hidden, shown_origin
-from .layer import Call, Layer
+from .layer import MARKS, Call, Layer
 
-__all__ = ["ViewEngine", "WithinLayer"]
+__all__ = ["ViewEngine", "WithinLayer", "serving_every_scope"]
 
 T = TypeVar("T")
 
@@ -59,6 +59,34 @@ class ViewEngine:
         return None
 
 
+L = TypeVar("L", bound=type[Layer])
+
+
+def serving_every_scope(view: L) -> L:
+    """A class of layers, checked when it is made: TypeError if it would pass on a call that names or lists threads."""
+    for name, mark in MARKS.items():
+        is_served = mark.scope in _NAMED or mark.scope in _KNOWN
+        if not is_served or (mark.scope is Scope.LISTING and name not in vars(view)):
+            raise TypeError(f"{view.__name__} does not say what becomes of {name}, whose scope is {mark.scope.name}")
+    return view
+
+
+def _of_changes(changes: Sequence[Any]) -> list[str]:
+    return [name for change in changes for name in (change.thread_id, change.joins) if name is not None]
+
+
+# Which threads the first argument of a method names.
+_NAMED: dict[Scope, Callable[[Any], list[str]]] = {
+    Scope.THREAD: lambda thread_id: [thread_id],
+    Scope.THREADS: list,
+    Scope.ROW: lambda row: [row.thread_id],
+    Scope.ROWS: lambda swaps: [before.thread_id for before, _ in swaps],
+    Scope.CHANGES: _of_changes,
+}
+_KNOWN = {Scope.LISTING, Scope.POOL, Scope.RECORDS, Scope.STORE, Scope.ANYONE}
+
+
+@serving_every_scope
 class WithinLayer(Layer):
     """A backend whose threads all begin with a prefix; it refuses every other one, and calls about the whole store."""
 
@@ -69,11 +97,11 @@ class WithinLayer(Layer):
         super().__init__(inner)
 
     def wrapped(self, name: str, mark: Mark, call: Call) -> Call:
-        if name in _OF_RECORDS:
+        if mark.scope is Scope.RECORDS:
             return self._guarded(name, call)
-        if mark.is_of_store:
+        if mark.scope is Scope.STORE:
             return self._refusing(name)
-        named = _NAMED_THREADS.get(name)
+        named = _NAMED.get(mark.scope)
         if named is None:
             return call
 
@@ -160,34 +188,3 @@ class WithinLayer(Layer):
     def _check(self, thread_id: str) -> None:
         if not shown_origin(thread_id).startswith(self.prefix):
             raise InvalidRequest(f"this saver sees only threads that begin with {self.prefix!r}, not {thread_id!r}")
-
-
-_OF_RECORDS = marks_of(Records).keys()
-
-
-def _of_changes(changes: Sequence[Any]) -> list[str]:
-    return [name for change in changes for name in (change.thread_id, change.joins) if name is not None]
-
-
-# Which threads the first argument of a method names.
-_NAMED_THREADS: dict[str, Callable[[Any], list[str]]] = {
-    "apply": _of_changes,
-    "heads": list,
-    "wholes": list,
-    "swap_thread": lambda row: [row.thread_id],
-    "swap_threads": lambda swaps: [before.thread_id for before, _ in swaps],
-    **dict.fromkeys(
-        (
-            "chain",
-            "children",
-            "find",
-            "outline",
-            "remove_checkpoints",
-            "remove_thread",
-            "swap_lease",
-            "thread",
-            "thread_writes",
-        ),
-        lambda thread_id: [thread_id],
-    ),
-}
