@@ -25,7 +25,7 @@ from tests.servers.processes import wait_until
 from threadline.ops import Thresholds
 from threadline.ops.names import CATALOGUE
 from threadline.ops.rules import rules
-from threadline.show.words import readable_latency
+from threadline.show.figures import readable_latency
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 

@@ -24,7 +24,7 @@ from rich.text import Text
 # Names in a store may be anybody's, and a terminal obeys what it is shown.
 from ..base.printable import printable as clean
 from ..core.retention.policy import Policy
-from ..show.words import counted, iso_time, moment_of, readable_bytes, readable_time, without_password
+from ..show.figures import counted, iso_time, moment_of, readable_bytes, readable_time, without_password
 
 __all__ = [
     "AsJson",

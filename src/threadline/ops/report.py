@@ -17,7 +17,7 @@ from ..base.printable import printable
 from ..core.context import Context
 from ..core.stats import Stats, take_stats
 from ..core.usage import Share, shares
-from ..show.words import counted, iso_time, readable_bytes, readable_latency, readable_span
+from ..show.figures import counted, iso_time, readable_bytes, readable_latency, readable_span
 from .survey import Survey, survey
 
 __all__ = ["Report", "as_html", "as_json", "as_text", "make_report"]

@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.retention.policy import seconds_of
 from ..errors import InvalidRequest
 from ..ports.checkpoints import Query
-from ..show.words import counted
+from ..show.figures import counted
 from .judging import Event, Judge, Reading
 from .meter import Meter
 from .names import system_of

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from .figures import iso_time
 from .values import plain
-from .words import iso_time
 
 if TYPE_CHECKING:
     from ..core.history.log import Entry

@@ -16,9 +16,9 @@ from starlette.types import Scope
 
 from .. import __version__
 from ..base.printable import printable
+from ..show.figures import counted, readable_bytes, readable_latency, readable_time, without_password
 from ..show.shapes import legible, shape_of
 from ..show.timeline import spoken_span
-from ..show.words import counted, readable_bytes, readable_latency, readable_time, without_password
 from .asked import Asked, Page, link_from
 from .guard import client_root
 

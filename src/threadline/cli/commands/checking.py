@@ -32,7 +32,7 @@ from ..output import (
     progress_bar,
     without_password,
 )
-from .keeping import ending, some
+from .pruning import ending, some
 
 __all__ = ["fsck", "spoken_command"]
 

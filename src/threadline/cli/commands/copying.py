@@ -20,7 +20,7 @@ from ...core.retention.policy import seconds_of
 from ...core.store_records import KEYS, read_record
 from ...errors import InvalidRequest, Unavailable
 from ...saver import Saver
-from ...show.words import pairs_of
+from ...show.figures import pairs_of
 from ..open import Store, given_keys, keys_from, keys_known, open_store
 from ..output import (
     AsJson,

@@ -35,7 +35,7 @@ from ..output import (
     progress_bar,
     readable_bytes,
 )
-from .keeping import ending, some
+from .pruning import ending, some
 
 __all__ = ["rm"]
 

@@ -13,9 +13,9 @@ from ...core.stats import ThreadWeight
 from ...core.threads import ThreadInfo
 from ...errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from ...saver import Saver
+from ...show.figures import pairs_of
 from ...show.forms import thread_json
 from ...show.values import one_line_of
-from ...show.words import pairs_of
 from ..open import open_store
 from ..output import (
     AsJson,

@@ -33,7 +33,7 @@ from ..output import (
     readable_bytes,
     readable_time,
 )
-from .keeping import ending
+from .pruning import ending
 
 __all__ = ["cache", "store"]
 

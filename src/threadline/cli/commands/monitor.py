@@ -19,7 +19,7 @@ from ...errors import InvalidRequest
 from ...ops.judging import Event
 from ...ops.thresholds import Thresholds
 from ...ops.watch import Turn
-from ...show.words import readable_bytes, readable_latency, readable_span
+from ...show.figures import readable_bytes, readable_latency, readable_span
 from ..open import open_store
 from ..output import (
     AsJson,

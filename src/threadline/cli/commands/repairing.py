@@ -16,7 +16,7 @@ from ...errors import InvalidRequest
 from ..open import Modules, import_modules, open_store
 from ..output import AsJson, Url, Yes, as_typed, clean, print_facts, print_json, print_line, progress_bar
 from .checking import spoken_command
-from .keeping import ending
+from .pruning import ending
 
 __all__ = ["repair"]
 

@@ -11,7 +11,7 @@ from ...core.retention.trash import Trashed
 from ...errors import InvalidRequest, NotFound
 from ..open import open_store
 from ..output import AsJson, Url, Yes, counted, iso_time, print_facts, print_json, print_rows, readable_time
-from .keeping import ending
+from .pruning import ending
 
 __all__ = ["quarantine", "trash"]
 

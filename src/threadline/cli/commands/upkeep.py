@@ -10,7 +10,7 @@ import typer
 from ... import connect
 from ...connect import make_engine
 from ...errors import InvalidRequest
-from ...show.words import readable_latency
+from ...show.figures import readable_latency
 from ..open import require_file
 from ..output import AsJson, Url, complain, one_line, print_facts, print_json, without_password
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...base.drive import run_now
-from ...show.words import readable_bytes, readable_span
+from ...show.figures import readable_bytes, readable_span
 from .findings import Finding, checked, note, ok, problem, warning
 
 __all__ = ["examine_mysql"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...base.drive import run_now
-from ...show.words import readable_bytes
+from ...show.figures import readable_bytes
 from .findings import Finding, checked, ok, problem, warning
 
 __all__ = ["examine_redis"]

@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Any
 
 from ...backends.sqlite.file import uri_of
-from ...show.words import readable_bytes
+from ...show.figures import readable_bytes
 from .findings import Finding, checked, note, ok, problem, warning
 
 __all__ = ["examine_sqlite"]

@@ -19,7 +19,7 @@ from ...core.usage import shares
 from ...errors import Corrupt, NotAllowed, NotFound
 from ...ports.checkpoints import ThreadRow
 from ...ports.rules import is_hidden
-from ...show.words import counted, readable_bytes, readable_latency
+from ...show.figures import counted, readable_bytes, readable_latency
 from ..survey import asked_at
 from ..sweeps import last_sweep
 from .findings import Finding, note, ok, problem, warning

@@ -15,7 +15,7 @@ from ...show.parts import Outline, Part, read_outline, read_part
 from ...show.shapes import json_text
 from ...show.values import Damaged, plain
 from ..asked import Asked, Page
-from ..copying import command_line, python_lines
+from ..snippets import command_line, python_lines
 
 __all__ = ["as_json", "page", "part_of", "value_json", "value_page", "writes_json", "writes_page"]
 

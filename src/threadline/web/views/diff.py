@@ -9,10 +9,10 @@ from ...core.context import Context
 from ...core.history.diff import Diff, diff
 from ...core.history.revisions import find
 from ...errors import Corrupt, NotAllowed, NotFound
+from ...show.figures import iso_time
 from ...show.forms import channel_json
-from ...show.words import iso_time
 from ..asked import Asked, Page
-from ..copying import command_line, python_lines
+from ..snippets import command_line, python_lines
 from .checkpoint import part_of
 
 __all__ = ["as_json", "page", "versions_json", "versions_page"]

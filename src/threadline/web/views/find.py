@@ -8,7 +8,7 @@ from ...core.context import Context
 from ...core.threads import Asked as Questions
 from ...ports.checkpoints import Query
 from ..asked import Asked, Page
-from ..copying import command_line, python_lines
+from ..snippets import command_line, python_lines
 
 __all__ = ["as_json", "page"]
 

@@ -13,7 +13,7 @@ from ...errors import InvalidRequest
 from ...show.forms import waiting_json
 from ...show.shapes import json_text
 from ..asked import Asked, Page
-from ..copying import command_line, python_lines
+from ..snippets import command_line, python_lines
 
 __all__ = ["answer", "as_json", "page"]
 

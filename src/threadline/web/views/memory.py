@@ -7,10 +7,10 @@ from typing import Any
 
 from ...core.records.cached import EntryFigures, entry_figures
 from ...errors import NotFound
+from ...show.figures import pairs_of
 from ...show.forms import item_json, version_json
-from ...show.words import pairs_of
 from ..asked import Asked, Page
-from ..copying import command_line, python_lines
+from ..snippets import command_line, python_lines
 
 __all__ = ["as_json", "cache_json", "cache_page", "page"]
 

@@ -11,7 +11,7 @@ from ...show.merging import ABSENT, ChannelConflict, Rehearsal, conflict_of, res
 from ...show.shapes import Shape, shape_of
 from ...show.values import plain
 from ..asked import Asked, Page
-from ..copying import command_line, python_lines
+from ..snippets import command_line, python_lines
 
 __all__ = ["as_json", "commit", "page"]
 

@@ -16,8 +16,8 @@ from ...core.retention.policy import Policy, seconds_of
 from ...errors import Conflict, InvalidRequest, ThreadlineError
 from ...ports.checkpoints import CheckpointKey
 from ...show.directory import Choice, ThreadPage, list_threads
+from ...show.figures import counted
 from ...show.forms import plan_json
-from ...show.words import counted
 from ..asked import Asked, Page
 from ..carrying import (
     Doomed,
@@ -30,9 +30,9 @@ from ..carrying import (
     plan_garbage,
     plan_sweep,
 )
-from ..copying import command_line, python_lines
 from ..desk import Desk
 from ..jobs import Job
+from ..snippets import command_line, python_lines
 from .threads import choice_of, command_of, python_of
 
 __all__ = ["as_json", "do", "job_json", "job_page", "page"]

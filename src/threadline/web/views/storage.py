@@ -8,11 +8,11 @@ from typing import Any
 
 from ...core.integrity.report import Report
 from ...errors import Conflict, InvalidRequest, NotFound
-from ...show.words import counted
+from ...show.figures import counted
 from ..asked import Asked, Page
-from ..copying import command_line, python_lines
 from ..desk import Desk
 from ..jobs import Job
+from ..snippets import command_line, python_lines
 
 __all__ = ["as_json", "begin_fsck", "health_json", "health_page", "page", "put_back", "restore_trash", "set_aside"]
 

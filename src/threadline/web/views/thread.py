@@ -19,8 +19,8 @@ from ...show.rails import Line
 from ...show.timeline import lay_out
 from ...show.tree import History, drawn
 from ..asked import Asked, Page
-from ..copying import command_line, python_lines
 from ..rendering import render
+from ..snippets import command_line, python_lines
 
 __all__ = ["as_json", "page", "rails_of", "tail"]
 

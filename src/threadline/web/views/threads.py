@@ -7,11 +7,11 @@ from typing import Any
 from ...core.stats import ThreadWeight
 from ...errors import InvalidRequest
 from ...show.directory import ORDERS, STATUSES, Choice, ListedThread, ThreadPage, describe_threads, list_threads
+from ...show.figures import moment_of, pairs_of
 from ...show.forms import thread_json
-from ...show.words import moment_of, pairs_of
 from ..asked import Asked, Page
-from ..copying import command_line, python_lines
 from ..jobs import Job
+from ..snippets import command_line, python_lines
 
 __all__ = ["as_json", "choice_of", "command_of", "page", "python_of"]
 

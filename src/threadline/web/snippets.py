@@ -6,7 +6,7 @@ import os
 import shlex
 from typing import Any
 
-from ..show.words import without_password
+from ..show.figures import without_password
 
 __all__ = ["command_line", "python_lines"]
 
