@@ -56,15 +56,18 @@ class ArchiveWriter:
 
     def add(self, content: bytes) -> int:
         """Add bytes; returns where they begin."""
+        self._whole.add(content)
+        return self._write(content)
+
+    def _write(self, content: bytes) -> int:
         offset = self.size
         try:
             view = memoryview(content)
-            while view:
+            while view:  # a disk that is nearly full takes a part, and fails at the next
                 view = view[os.write(self._file, view) :]
         except OSError as error:
             self.discard()
             _raise(error, self.path)
-        self._whole.add(content)
         self.size += len(content)
         return offset
 
@@ -82,10 +85,11 @@ class ArchiveWriter:
         """Add the directory, flush to the disk, and give the file its name; Conflict where that was taken meanwhile."""
         packed = pack_directory(directory)
         offset = self.add(packed)
-        self.add_last(trailer_of(offset, packed, self._whole))
+        self._write(trailer_of(offset, packed, self._whole))
+        self._check_size()
         try:
             os.fsync(self._file)
-            os.close(self._file)
+            self._close()
             self._give_name()
             _flush_folder(self.path.parent)
         except FileExistsError:
@@ -108,17 +112,26 @@ class ArchiveWriter:
                 raise FileExistsError from None
             os.rename(self._draft, self.path)
 
-    def add_last(self, content: bytes) -> None:
-        try:
-            os.write(self._file, content)
-        except OSError as error:
+    def _check_size(self) -> None:
+        """Raise Unavailable unless the file system has all that was written: only a whole file gets its name."""
+        size = os.fstat(self._file).st_size
+        if size != self.size:
             self.discard()
-            _raise(error, self.path)
+            raise Unavailable(
+                f"{self.path}: the file system has {size:,} of {self.size:,} bytes that were written; nothing was kept "
+                f"of the archive"
+            )
+
+    def _close(self) -> None:
+        # By now the number may be that of another file.
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
     def discard(self) -> None:
         """Remove what was written; harmless after `finish`."""
         with suppress(OSError):
-            os.close(self._file)
+            self._close()
         with suppress(OSError):
             os.unlink(self._draft)
 
