@@ -12,6 +12,7 @@ from ...ports.objects import Tier, tier_of
 from ...ports.rules import HIDDEN
 from .. import leases
 from ..context import Context
+from ..integrity.evidence import objects_of_evidence
 from ..paging import each_pool, each_thread
 from ..retention.policy import TierPolicy, seconds_of
 from ..stats import add_up
@@ -45,7 +46,7 @@ async def plan_tier(
     records = await registered(store.backend)
     uses = await _uses(store.backend, tier, records)
     rewrites = [pack for packs in _by_pool(uses).values() for pack in chosen_to_rewrite(packs)]
-    orphans = [records[pack.name] for pack in uses if not pack.live_bytes]
+    orphans = [records[pack.name] for pack in uses if pack.is_orphan]
     return TierPlan(
         threads=tuple(sorted(threads)),
         chunks=chunks,
@@ -140,7 +141,7 @@ async def tier_status(store: Context) -> TierStatus:
         objects=len(records),
         object_bytes=sum(record.size for record in records.values()),
         dead_bytes=sum(pack.dead_bytes for pack in uses),
-        orphans=sum(not pack.live_bytes for pack in uses),
+        orphans=sum(pack.is_orphan for pack in uses),
     )
 
 
@@ -227,8 +228,15 @@ async def _uses(backend: Backend, tier: Tier, records: dict[str, ObjectRecord]) 
         for _, reference in await cold_chunks(backend, tier, pool):
             if reference.object_name in live:
                 live[reference.object_name] += reference.length
+    held = await objects_of_evidence(backend) if records else set()
     return [
-        PackUse(name=name, pool=record.pool, chunk_bytes=record.chunk_bytes, live_bytes=live[name])
+        PackUse(
+            name=name,
+            pool=record.pool,
+            chunk_bytes=record.chunk_bytes,
+            live_bytes=live[name],
+            is_held=held is None or name in held,
+        )
         for name, record in records.items()
     ]
 
@@ -259,7 +267,7 @@ async def _delete_orphans(backend: Backend, tier: Tier, now: float, grace_second
     deleted = 0
     for pack in await _uses(backend, tier, records):
         record = records[pack.name]
-        if pack.live_bytes:
+        if not pack.is_orphan:
             await note_orphan(backend, record, None)
             continue
         record = await note_orphan(backend, record, record.orphaned if record.orphaned is not None else now)

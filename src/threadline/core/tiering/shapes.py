@@ -22,6 +22,13 @@ class PackUse:
     pool: int
     chunk_bytes: int
     live_bytes: int
+    # Whether what is in quarantine needs it.
+    is_held: bool = False
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether nothing needs it."""
+        return not self.live_bytes and not self.is_held
 
     @property
     def dead_bytes(self) -> int:
