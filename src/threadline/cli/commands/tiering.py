@@ -38,6 +38,9 @@ def tier(
     grace: Annotated[
         str, typer.Option("--grace", metavar="SPAN", help="How long objects stay that nothing needs any more.")
     ] = "1d",
+    moved: Annotated[
+        bool, typer.Option("--moved", help="With run: the objects were moved to this place from another one.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Move chunks of idle threads to the cold tier, or back.
@@ -55,7 +58,7 @@ def tier(
             if action == "plan":
                 done = store.saver.tier_plan(policy, thread_ids=threads, grace=grace)
             elif action == "run":
-                done = store.saver.tier(policy, thread_ids=threads, grace=grace, progress=told)
+                done = store.saver.tier(policy, thread_ids=threads, grace=grace, moved=moved, progress=told)
             elif action == "restore":
                 done = store.saver.tier_restore(threads, told)
             else:

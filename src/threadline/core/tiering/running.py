@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from ...errors import InvalidRequest, NotFound, Unavailable
@@ -18,6 +19,7 @@ from ..retention.policy import TierPolicy, seconds_of
 from ..stats import add_up
 from .choosing import Due, choose_chunks, cold_chunks, due_of, reachable_from
 from .moving import Mover, restore_chunks
+from .place import settle_place
 from .registry import ObjectRecord, forget_object, note_orphan, registered
 from .shapes import PackUse, Restored, Tiered, TierPlan, TierStatus, chosen_to_rewrite
 
@@ -65,29 +67,34 @@ async def run_tier(
     *,
     thread_ids: Sequence[str] | None = None,
     grace: Any = GRACE,
+    moved: bool = False,
     progress: Progress | None = None,
 ) -> Tiered:
-    """Move what is due, write packs anew of which too much is dead, delete objects that were orphans for the grace."""
+    """Move what is due, write packs anew of which too much is dead, delete objects that were orphans for the grace.
+
+    With `moved` the objects are at another place than before.
+    """
     rules, tier = _rules(store, policy), _tier(store)
     grace_seconds = seconds_of(grace, "grace") or 0.0
     lease = _Lease(store.backend, now)
     if not await lease.take():
         return Tiered(is_elsewhere=True)
     try:
+        await settle_place(store.backend, tier, partial(_uses_now, store.backend, tier), moved=moved)
         mover = Mover(store.backend, tier, now, lease.renew)
         due_pools = await _due_pools(store, rules, now, thread_ids)
         for done, (pool, due) in enumerate(due_pools.items()):
             await mover.move(pool, await choose_chunks(store.backend, pool, due, rules))
             if progress is not None:
                 progress(done + 1, len(due_pools))
-        moved = mover.chunks, mover.bytes
+        chunks, size = mover.chunks, mover.bytes
         rewritten = await _rewrite(store.backend, tier, mover)
         deleted = await _delete_orphans(store.backend, tier, now, grace_seconds, lease)
-        if moved[0]:
+        if chunks:
             await store.backend.trim()
     finally:
         await lease.release()
-    return Tiered(chunks=moved[0], bytes=moved[1], objects=mover.objects, rewritten=rewritten, deleted=deleted)
+    return Tiered(chunks=chunks, bytes=size, objects=mover.objects, rewritten=rewritten, deleted=deleted)
 
 
 async def restore_tier(
@@ -221,6 +228,10 @@ async def _named(store: Context, thread_ids: Sequence[str]) -> list[ThreadRow]:
     return found
 
 
+async def _uses_now(backend: Backend, tier: Tier) -> list[PackUse]:
+    return await _uses(backend, tier, await registered(backend))
+
+
 async def _uses(backend: Backend, tier: Tier, records: dict[str, ObjectRecord]) -> list[PackUse]:
     """How much of each registered object is needed, counted from the rows of its pool."""
     live = dict.fromkeys(records, 0)
@@ -250,7 +261,7 @@ def _by_pool(uses: Iterable[PackUse]) -> dict[int, list[PackUse]]:
 
 async def _rewrite(backend: Backend, tier: Tier, mover: Mover) -> int:
     rewritten = 0
-    for pool, packs in _by_pool(await _uses(backend, tier, await registered(backend))).items():
+    for pool, packs in _by_pool(await _uses_now(backend, tier)).items():
         chosen = {pack.name for pack in chosen_to_rewrite(packs)}
         if not chosen:
             continue
