@@ -101,7 +101,7 @@ class Moving(Face):
         _refuse_remote(path)
         choice = choice_of(threads, prefix, filter, since, until, records=False)
         self._engine.run(self._tools.open)
-        with _Filling(self._tools, path, None, plain) as filling:
+        with _Filling(self._tools, path, None, plain, kind="export") as filling:
             return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
 
     async def aexport(
@@ -119,7 +119,7 @@ class Moving(Face):
         _refuse_remote(path)
         choice = choice_of(threads, prefix, filter, since, until, records=False)
         await self._engine.arun(self._tools.open)
-        with _Filling(self._tools, path, None, plain) as filling:
+        with _Filling(self._tools, path, None, plain, kind="export") as filling:
             return filling.done(await filling.fill(self._apart(True), choice, progress))
 
     def backup(
@@ -146,7 +146,7 @@ class Moving(Face):
             return remote.told(done)
         choice = choice_of(None, "", None, None, None, records=_are_whole(self))
         self._engine.run(self._tools.open)
-        with _Filling(self._tools, path, base, plain) as filling:
+        with _Filling(self._tools, path, base, plain, kind="backup") as filling:
             return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
 
     async def abackup(
@@ -165,7 +165,7 @@ class Moving(Face):
             return remote.told(done)
         choice = choice_of(None, "", None, None, None, records=_are_whole(self))
         await self._engine.arun(self._tools.open)
-        with _Filling(self._tools, path, base, plain) as filling:
+        with _Filling(self._tools, path, base, plain, kind="backup") as filling:
             return filling.done(await filling.fill(self._apart(True), choice, progress))
 
     def _apart(self, is_async: bool) -> Context:
@@ -234,13 +234,14 @@ class _Filling:
     """An archive while it is written; what was written goes when the block ends before it is whole."""
 
     def __init__(
-        self, tools: Tools, path: str | os.PathLike[str], base: str | os.PathLike[str] | None, plain: bool
+        self, tools: Tools, path: str | os.PathLike[str], base: str | os.PathLike[str] | None, plain: bool, kind: str
     ) -> None:
         from pathlib import Path
 
         from .backends.memory.archive import ArchiveBackend, load_archive
         from .backends.objects.archive import ArchiveObjects, ArchiveWriter
 
+        self._kind = kind
         self._path, self._base = Path(path), Path(base) if base is not None else None
         if self._base is not None and self._base.parent.resolve() != self._path.parent.resolve():
             raise InvalidRequest("a backup lies in the folder of its base: restoring it reads both")
@@ -292,7 +293,7 @@ class _Filling:
         base = None
         if self._loaded is not None and self._base is not None:
             base = Base(self._loaded.id, self._base.name)
-        self._backend.finish(base)
+        self._backend.finish(base, self._kind)
         base_name = str(self._base) if self._base is not None else None
         return Archived(path=str(self._path), size_bytes=self._path.stat().st_size, base=base_name, report=report)
 

@@ -152,6 +152,34 @@ def test_backup_into_a_folder_adds_to_the_newest_and_restores_to_any_time(old, r
         assert then.get_tuple(config("b")).checkpoint["id"] == before
 
 
+def test_backup_into_a_folder_adds_to_the_backup_that_was_made_last(old, run, shown, tmp_path):
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    run("backup", "-o", folder / "zz.tla", "--url", old.url)
+    grow(old, config("b"), 3, 1)
+    run("backup", "-o", folder / "aa.tla", "--base", folder / "zz.tla", "--url", old.url)
+    run("export", "b", "-o", folder / "zzz.tla", "--url", old.url)
+    (folder / "zzzz.tla").write_bytes(b"junk")
+    (folder / "zzzzz.tla").write_bytes((folder / "aa.tla").read_bytes()[:-1])
+    out, said = run("backup", "-o", folder, "--url", old.url)
+    assert f"adds to         {folder / 'aa.tla'}" in out
+    assert f"{folder / 'zzzz.tla'} is no archive" in said
+    assert said.count("passed over") == 2
+    [made] = folder.glob("2*.tla")
+    run("restore", made, "--to", tmp_path / "new.db")
+    assert shown(tmp_path / "new.db") == picture(old)
+
+
+def test_a_folder_of_exports_gets_a_whole_backup(old, run, shown, tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    run("export", "b", "-o", folder / "b.tla", "--url", old.url)
+    assert "adds to" not in run("backup", "-o", folder, "--url", old.url)[0]
+    (folder / "b.tla").unlink()
+    run("restore", next(folder.iterdir()), "--to", tmp_path / "new.db")
+    assert shown(tmp_path / "new.db") == picture(old)
+
+
 def test_restore_of_a_thread_is_what_it_was(old, run):
     run("restore", "org-1/c", "--url", old.url)
     assert [info.status for info in old.threads(prefix="org-1/")] == ["active"]

@@ -186,9 +186,13 @@ def local_file(file: str) -> Iterator[str]:
 
 
 def _newest_in(folder: Path) -> str | None:
-    """The backup of a folder that was made last; their names are times."""
-    found = sorted(folder.glob(f"*{_SUFFIX}"))
-    return str(found[-1]) if found else None
+    """The backup of a folder that was made last, whatever its name; says which files cannot be added to."""
+    from ...backends.memory.archive import newest_backup
+
+    newest, passed = newest_backup(folder.glob(f"*{_SUFFIX}"))
+    for trouble in passed:
+        complain(f"{one_line(trouble)}; it is passed over")
+    return str(newest) if newest is not None else None
 
 
 def _refuse_what_is_there(path: str) -> None:
