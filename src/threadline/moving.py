@@ -7,7 +7,6 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .base.drive import run_now
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from .core.moving.copy import Adopt
     from .core.moving.report import Archived, CopyChoice, CopyReport, Progress
 
-__all__ = ["Moving", "choice_of", "moment"]
+__all__ = ["Moving", "choice_of"]
 
 log = logging.getLogger("threadline")
 
@@ -309,16 +308,17 @@ def choice_of(
 ) -> CopyChoice:
     """What is to be moved, checked."""
     from .core.filters import check_filter
+    from .core.moments import moment_of, until_of
     from .core.moving.report import CopyChoice
 
-    until_id = until if isinstance(until, str) else None
+    until_id, until_time = until_of(until, "until")
     return CopyChoice(
         prefix=plain_text(prefix, "prefix"),
         thread_ids=None if threads is None else text_ids(threads, "threads"),
         filter=check_filter(filter) or None,
-        since=moment(since, "since"),
+        since=moment_of(since, "since"),
         until_id=until_id,
-        until_time=None if until_id is not None else moment(until, "until"),
+        until_time=until_time,
         merge=merge,
         records=records,
     )
@@ -332,14 +332,6 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 def _refuse_remote(path: str | os.PathLike[str]) -> None:
     if is_remote(path):
         raise InvalidRequest("an export is a file of this machine: name a path; `backup` goes to an object store too")
-
-
-def moment(value: Any, name: str) -> float | None:
-    """A time in seconds since 1970, of what a caller gave for one."""
-    try:
-        return value.timestamp() if isinstance(value, datetime) else None if value is None else float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidRequest(f"{name} is a datetime, or seconds since 1970") from None
 
 
 def _are_whole(*savers: Moving) -> bool:

@@ -14,6 +14,7 @@ import typer
 
 from ...codec import KeyRing
 from ...connect import make_engine, make_tools, parse_url
+from ...core import moments
 from ...core.lifecycle import living
 from ...core.moving.report import CopyReport, Moved
 from ...core.retention.policy import seconds_of
@@ -139,10 +140,8 @@ def chosen(
 
 def until_of(text: str | None) -> Any:
     """A checkpoint's id, or a time, that was typed."""
-    if text is None:
-        return None
-    is_id = len(text) == 36 and text.count("-") == 4
-    return text if is_id else moment_of(text, "--until", "the id of a checkpoint")
+    until_id, until_time = moments.until_of(text, "--until")
+    return until_time if until_id is None else until_id
 
 
 @contextmanager
