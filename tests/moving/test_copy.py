@@ -119,6 +119,22 @@ def test_a_filter_a_list_and_a_time_choose_threads(furnished, house):
         old.copy_to(house("memory"), threads=["a", "nobody"])
 
 
+def test_threads_that_are_named_must_fit_the_rest_of_the_choice_too(furnished, house, half):
+    old = furnished("sqlite", steps=5)
+
+    def copied(**choice):
+        new = house("memory")
+        half.call(old, "copy_to", new, **choice)
+        return [info.thread_id for info in new.threads()]
+
+    assert copied(threads=["a", "org-1/c"], prefix="org-1/") == ["org-1/c"]
+    assert copied(threads=["a", "b"], filter={"org": "x"}) == ["b"]
+    assert copied(threads=["a", "b"], since=time.time() + 60) == []
+    assert copied(threads=["a", "b"], since=1) == ["a", "b"]
+    with pytest.raises(NotFound):
+        copied(threads=["a", "none"], prefix="org-1/")
+
+
 def test_a_copy_up_to_a_checkpoint_has_nothing_later(furnished, house):
     old, new = furnished("sqlite", steps=20), house("sqlite")
     wanted = list(old.list(ROOT))[8]

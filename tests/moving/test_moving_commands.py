@@ -299,3 +299,26 @@ def test_follow_goes_on_when_a_server_comes_back(old, run, shown, tmp_path, monk
     assert passes[1] == passes[2] < passes[3]
     assert passes[4] is None
     assert shown(tmp_path / "new.db") == picture(old)
+
+
+def test_follow_goes_on_with_the_other_threads_when_one_is_deleted(old, run, connect, tmp_path, monkeypatch):
+    copy_to, passes = Saver.copy_to, []
+
+    def watched(self, other, **options):
+        passes.append(options["threads"])
+        if len(passes) == 2:
+            old.delete_thread("b")
+        if len(passes) == 4:
+            grow(old, config("a-fork"), 5, 2)
+            raise KeyboardInterrupt
+        return copy_to(self, other, **options)
+
+    monkeypatch.setattr(Saver, "copy_to", watched)
+    options = ["--thread", "a-fork", "--thread", "b", "--follow", "--every", "0.05s"]
+    _, said = run("copy", old.url, "--to", tmp_path / "new.db", *options)
+    assert "no thread 'b'" in said
+    assert "the last pass" in said
+    assert passes == [["a-fork", "b"], ["a-fork", "b"], *[["a-fork"]] * 3]
+    new = connect(tmp_path / "new.db")
+    assert new.get_tuple(config("a-fork")).config == old.get_tuple(config("a-fork")).config
+    assert new.get_tuple(config("b")) is not None  # as it was when it was last seen
