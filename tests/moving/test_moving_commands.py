@@ -136,6 +136,17 @@ def test_export_as_json_has_a_line_for_each_checkpoint(old, run, tmp_path):
     assert (tmp_path / "b.jsonl").stat().st_mode & 0o777 == 0o600
 
 
+def test_export_as_json_without_the_cold_tier_says_what_is_missing(run, connect, tmp_path):
+    with connect(tmp_path / "tiered.db", cold=f"file://{tmp_path}/cold") as saver:
+        words = [random.Random(number).randbytes(150).hex() for number in range(60)]
+        put(saver, config("t"), {"messages": words}, 0)
+        saver.tier("0s")
+    _, said = run("export", "--json", "-o", tmp_path / "a.jsonl", "--url", tmp_path / "tiered.db", status=1)
+    assert "THREADLINE_COLD" in said
+    assert "None" not in said
+    assert sorted(path.name for path in tmp_path.glob("a.jsonl*")) == []
+
+
 def test_backup_into_a_folder_adds_to_the_newest_and_restores_to_any_time(old, run, shown, tmp_path):
     folder = tmp_path / "backups"
     folder.mkdir()

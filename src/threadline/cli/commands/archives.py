@@ -19,7 +19,7 @@ from ...base.drive import run_now
 from ...core.moving.copy import threads_chosen
 from ...core.moving.report import Archived
 from ...core.paging import thread_rows
-from ...errors import Conflict, InvalidRequest, NotFound, StorageFull, Unavailable
+from ...errors import Conflict, InvalidRequest, NotFound, StorageFull, ThreadlineError, Unavailable
 from ...moving import choice_of
 from ...show.checkpoint import checkpoint_json
 from ..open import Modules, Store, import_modules, open_store
@@ -282,6 +282,8 @@ def _lines(output: str | None) -> Iterator[TextIO]:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             yield file
         os.rename(draft, output)
+    except ThreadlineError:
+        raise  # of the store; some are errors of the system, too
     except OSError as error:
         if isinstance(error, FileNotFoundError):
             raise NotFound(f"{output}: there is no such folder") from None
