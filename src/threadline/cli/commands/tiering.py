@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ...core.retention.policy import HOT_WARM_COLD, TierPolicy
-from ...core.tiering.shapes import Restored, TierPlan, TierStatus
+from ...core.tiering.shapes import Restored, Tiered, TierPlan, TierStatus
 from ...errors import InvalidRequest
 from ..open import COLD, open_store
 from ..output import AsJson, Url, complain, counted, print_facts, print_json, progress_bar, readable_bytes
@@ -69,15 +69,16 @@ def tier(
 
 
 def _tell(done: Any, as_json: bool) -> None:
-    """Print what was done; ends with status 1 where something is lost."""
+    """Print what was done; ends with status 1 where something is lost or damaged."""
     if as_json:
         share = {"share_in_database": done.share_in_database} if isinstance(done, TierStatus) else {}
         print_json({**dataclasses.asdict(done), **share})
     else:
         print_facts(_facts(done))
-    if isinstance(done, Restored) and done.lost:
-        for why in done.why_lost:
-            complain(why)
+    troubles = done.why_lost if isinstance(done, Restored) else getattr(done, "problems", ())
+    for why in troubles:
+        complain(f"{why}; fsck names the threads" if isinstance(done, Tiered) else why)
+    if troubles or (isinstance(done, Restored) and done.lost):
         raise typer.Exit(1)
 
 

@@ -94,7 +94,17 @@ async def run_tier(
             await store.backend.trim()
     finally:
         await lease.release()
-    return Tiered(chunks=chunks, bytes=size, objects=mover.objects, rewritten=rewritten, deleted=deleted)
+    return Tiered(
+        chunks=chunks,
+        bytes=size,
+        objects=mover.objects,
+        rewritten=rewritten,
+        deleted=deleted,
+        problems=tuple(
+            f"the object {name} of {tier.objects.where} {fate}: it could not be written anew"
+            for name, fate in sorted(mover.unreadable.items())
+        ),
+    )
 
 
 async def restore_tier(
@@ -267,7 +277,7 @@ async def _rewrite(backend: Backend, tier: Tier, mover: Mover) -> int:
             continue
         cold = [one for one in await cold_chunks(backend, tier, pool) if one[1].object_name in chosen]
         await mover.rewrite(pool, cold)
-        rewritten += len(chosen)
+        rewritten += len(chosen - mover.unreadable.keys())
     return rewritten
 
 

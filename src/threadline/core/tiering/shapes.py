@@ -66,6 +66,8 @@ class Tiered:
     objects: int = 0
     rewritten: int = 0
     deleted: int = 0
+    # Objects that could not be written anew, because they are lost, a sentence each; fsck names the threads.
+    problems: tuple[str, ...] = ()
     # Whether another process is at it, so that this one left it alone.
     is_elsewhere: bool = False
 
