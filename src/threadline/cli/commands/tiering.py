@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ...core.retention.policy import HOT_WARM_COLD, TierPolicy
+from ...core.tiering.running import TIERER
 from ...core.tiering.shapes import Restored, Tiered, TierPlan, TierStatus
 from ...errors import InvalidRequest
 from ..open import COLD, open_store
@@ -15,6 +16,8 @@ from ..output import AsJson, Url, complain, counted, print_facts, print_json, pr
 
 __all__ = ["tier"]
 
+# The exit status of a run that left the tier to another process.
+_ELSEWHERE = 3
 _ACTIONS = ("plan", "run", "restore", "status")
 
 
@@ -69,12 +72,15 @@ def tier(
 
 
 def _tell(done: Any, as_json: bool) -> None:
-    """Print what was done; ends with status 1 where something is lost or damaged."""
+    """Print what was done; ends with status 1 where something is lost or damaged, 3 where nothing was done."""
     if as_json:
         share = {"share_in_database": done.share_in_database} if isinstance(done, TierStatus) else {}
         print_json({**dataclasses.asdict(done), **share})
     else:
         print_facts(_facts(done))
+    if isinstance(done, Tiered) and done.is_elsewhere:
+        complain(f"nothing was done; if that process is gone, `threadline unlock {TIERER} --yes` ends its lease")
+        raise typer.Exit(_ELSEWHERE)
     troubles = done.why_lost if isinstance(done, Restored) else getattr(done, "problems", ())
     for why in troubles:
         complain(f"{why}; fsck names the threads" if isinstance(done, Tiered) else why)
@@ -96,7 +102,11 @@ def _facts(done: Any) -> list[tuple[str, str]]:
     if isinstance(done, TierPlan):
         return _plan_facts(done)
     if getattr(done, "is_elsewhere", False):
-        return [("left alone", "another process is running the cold tier of this store")]
+        left = f"for {done.seconds_left:.0f} s more unless it is renewed"
+        return [
+            ("left alone", "another process is running the cold tier of this store"),
+            ("holder", f"{done.holder or '(unknown)'}, {left}"),
+        ]
     moved = f"{counted(done.chunks, 'chunk')}, {readable_bytes(done.bytes)}"
     if isinstance(done, Restored):
         lost = [("lost", f"{counted(done.lost, 'chunk')}: fsck names the threads")] if done.lost else []

@@ -23,10 +23,10 @@ from .place import settle_place
 from .registry import ObjectRecord, forget_object, note_orphan, registered
 from .shapes import PackUse, Restored, Tiered, TierPlan, TierStatus, chosen_to_rewrite
 
-__all__ = ["plan_tier", "restore_tier", "run_tier", "tier_status"]
+__all__ = ["TIERER", "plan_tier", "restore_tier", "run_tier", "tier_status"]
 
 Progress = Callable[[int, int], None]
-_TIERER = "threadline:tier"
+TIERER = "threadline:tier"
 _TIERER_SECONDS = 600.0
 GRACE = "1d"
 
@@ -78,7 +78,12 @@ async def run_tier(
     grace_seconds = seconds_of(grace, "grace") or 0.0
     lease = _Lease(store.backend, now)
     if not await lease.take():
-        return Tiered(is_elsewhere=True)
+        held = await leases.held(store.backend, TIERER, now)
+        return Tiered(
+            is_elsewhere=True,
+            holder=held.holder if held is not None else "",
+            seconds_left=held.ends - now if held is not None else 0.0,
+        )
     try:
         await settle_place(store.backend, tier, partial(_uses_now, store.backend, tier), moved=moved)
         mover = Mover(store.backend, tier, now, lease.renew)
@@ -171,20 +176,21 @@ class _Lease:
         self._until = 0.0
 
     async def take(self) -> bool:
-        self._token = await leases.take(self._backend, _TIERER, _TIERER_SECONDS, self._now(), None)
+        holder = leases.this_process()
+        self._token = await leases.take(self._backend, TIERER, _TIERER_SECONDS, self._now(), None, holder)
         self._until = self._now() + _TIERER_SECONDS / 2
         return self._token is not None
 
     async def renew(self) -> None:
         if self._now() < self._until or self._token is None:
             return
-        if await leases.take(self._backend, _TIERER, _TIERER_SECONDS, self._now(), self._token) is None:
+        if await leases.take(self._backend, TIERER, _TIERER_SECONDS, self._now(), self._token) is None:
             raise Unavailable("another process began to run the cold tier while this one stood still: run it again")
         self._until = self._now() + _TIERER_SECONDS / 2
 
     async def release(self) -> None:
         if self._token is not None:
-            await leases.release(self._backend, _TIERER, self._token)
+            await leases.release(self._backend, TIERER, self._token)
 
     def _now(self) -> float:
         return time.time() + self._ahead

@@ -68,8 +68,10 @@ class Tiered:
     deleted: int = 0
     # Objects that could not be written anew, because they are lost, a sentence each; fsck names the threads.
     problems: tuple[str, ...] = ()
-    # Whether another process is at it, so that this one left it alone.
+    # Whether another process is at it, so that this one left it alone; which, and how long its lease lasts if it died.
     is_elsewhere: bool = False
+    holder: str = ""
+    seconds_left: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
