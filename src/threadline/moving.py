@@ -253,16 +253,12 @@ class _Filling:
         self._tools = Tools(tools.codec) if self._is_plain else tools
 
     async def fill(self, source: Context, choice: CopyChoice, progress: Progress | None) -> CopyReport:
-        from .core.moving.archive import fill_archive, is_base_of
+        from .core.moving.archive import fill_archive, why_no_base
 
         archive, adopt = self._opened()
-        if self._base is not None and not await is_base_of(source, archive, adopt):
-            log.warning(
-                "%r is no backup of this store as it is now, or was made with other keys: %r is a whole backup, and "
-                "adds to none",
-                self._base.name,
-                self._path.name,
-            )
+        why = await why_no_base(source, archive, adopt) if self._base is not None else None
+        if self._base is not None and why is not None:
+            log.warning("%r %s: %r is a whole backup, and adds to none", self._base.name, why, self._path.name)
             self._begin_anew()
             archive, adopt = self._opened()
         mirrors = self._base is not None
