@@ -166,9 +166,9 @@ class ArchiveObjects:
         raise Unavailable("an archive is written once, and nothing is deleted from it")
 
 
-def read_directory(path: Path) -> Directory:
-    """The directory of an archive file. Raises NotFound, InvalidRequest, NewerFormat or Corrupt."""
-    where = str(path)
+def read_directory(path: Path, where: str | None = None) -> Directory:
+    """The directory of an archive file. Raises NotFound, InvalidRequest, NewerFormat or Corrupt, which name `where`."""
+    where = where or str(path)
     try:
         with path.open("rb") as file:
             check_magic(file.read(len(ARCHIVE_MAGIC)), where)
@@ -185,8 +185,8 @@ def read_directory(path: Path) -> Directory:
     return unpack_directory(packed, where, offset)
 
 
-def verify_file(path: Path) -> None:
-    """Read all of an archive file; Corrupt where one bit of it was altered."""
+def verify_file(path: Path, where: str | None = None) -> None:
+    """Read all of an archive file; Corrupt, which names `where`, where one bit of it was altered."""
     whole = Whole()
     try:
         with path.open("rb") as file:
@@ -202,7 +202,7 @@ def verify_file(path: Path) -> None:
     except OSError as error:
         _raise(error, path)
     if whole.digest() != check:
-        raise Corrupt(f"{path} was altered or cut short: its checksum differs")
+        raise Corrupt(f"{where or path} was altered or cut short: its checksum differs")
 
 
 def read_range(path: Path, offset: int, length: int) -> bytes:
