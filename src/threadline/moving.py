@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .base.drive import run_now
+from .base.printable import printable
 from .core.context import Tools
 from .core.operations import Face
 from .core.requests import plain_text, text_ids
@@ -258,7 +259,8 @@ class _Filling:
         archive, adopt = self._opened()
         why = await why_no_base(source, archive, adopt) if self._base is not None else None
         if self._base is not None and why is not None:
-            log.warning("%r %s: %r is a whole backup, and adds to none", self._base.name, why, self._path.name)
+            base, file = self._base.name, self._path.name
+            log.warning("%r %s: %r is a whole backup, and adds to none", base, printable(why), file)
             self._begin_anew()
             archive, adopt = self._opened()
         mirrors = self._base is not None
