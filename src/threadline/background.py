@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import random
 import threading
 import time
@@ -30,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .base.printable import printable
 from .core.context import Tools, bound
-from .core.leases import held, release, take, told
+from .core.leases import held, release, take, this_process, told
 from .core.requests import text_id
 from .core.retention.policy import Policy, seconds_of
 from .errors import Conflict, InvalidRequest, ThreadlineError
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from .ops.watch import Look, Turn
 
 
-__all__ = ["Lease", "Monitor", "Sweeper", "UnderWay", "this_process"]
+__all__ = ["Lease", "Monitor", "Sweeper", "UnderWay"]
 
 R = TypeVar("R", bound="Repeating")
 log = logging.getLogger("threadline")
@@ -175,13 +174,6 @@ class Lease:
             f"thread {self.thread_id!r} is locked by {told(other, time.time())}; wait, or end it with "
             f"`threadline unlock` if its holder is gone"
         )
-
-
-def this_process() -> str:
-    """This process as others are told of it: the name of the machine, and the number of the process."""
-    import socket
-
-    return f"{socket.gethostname()} (process {os.getpid()})"
 
 
 class Repeating(ABC):

@@ -151,13 +151,17 @@ class Maintenance(Face):
         *,
         thread_ids: Sequence[str] | None = None,
         grace: Any = "1d",
+        moved: bool = False,
         progress: Progress | None = None,
     ) -> Tiered:
         """Move chunks to the cold tier by a policy or span of idle time, else as `cold_after=` says; or these threads.
 
-        Objects that nothing needs any more go after the grace.
+        Objects that nothing needs any more go after the grace. Another place than that of the store's objects is
+        refused; `moved` says that the objects were moved there.
         """
-        return self._run(ops.run_tier, policy, time.time(), thread_ids=thread_ids, grace=grace, progress=progress)
+        return self._run(
+            ops.run_tier, policy, time.time(), thread_ids=thread_ids, grace=grace, moved=moved, progress=progress
+        )
 
     async def atier(
         self,
@@ -165,10 +169,11 @@ class Maintenance(Face):
         *,
         thread_ids: Sequence[str] | None = None,
         grace: Any = "1d",
+        moved: bool = False,
         progress: Progress | None = None,
     ) -> Tiered:
         return await self._arun(
-            ops.run_tier, policy, time.time(), thread_ids=thread_ids, grace=grace, progress=progress
+            ops.run_tier, policy, time.time(), thread_ids=thread_ids, grace=grace, moved=moved, progress=progress
         )
 
     def tier_restore(self, thread_ids: Sequence[str] | None = None, progress: Progress | None = None) -> Restored:

@@ -7,10 +7,10 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .base.drive import run_now
+from .base.printable import printable
 from .core.context import Tools
 from .core.operations import Face
 from .core.requests import plain_text, text_ids
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .core.moving.copy import Adopt
     from .core.moving.report import Archived, CopyChoice, CopyReport, Progress
 
-__all__ = ["Moving", "choice_of", "moment"]
+__all__ = ["Moving", "choice_of"]
 
 log = logging.getLogger("threadline")
 
@@ -101,7 +101,7 @@ class Moving(Face):
         _refuse_remote(path)
         choice = choice_of(threads, prefix, filter, since, until, records=False)
         self._engine.run(self._tools.open)
-        with _Filling(self._tools, path, None, plain) as filling:
+        with _Filling(self._tools, path, None, plain, kind="export") as filling:
             return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
 
     async def aexport(
@@ -119,7 +119,7 @@ class Moving(Face):
         _refuse_remote(path)
         choice = choice_of(threads, prefix, filter, since, until, records=False)
         await self._engine.arun(self._tools.open)
-        with _Filling(self._tools, path, None, plain) as filling:
+        with _Filling(self._tools, path, None, plain, kind="export") as filling:
             return filling.done(await filling.fill(self._apart(True), choice, progress))
 
     def backup(
@@ -146,7 +146,7 @@ class Moving(Face):
             return remote.told(done)
         choice = choice_of(None, "", None, None, None, records=_are_whole(self))
         self._engine.run(self._tools.open)
-        with _Filling(self._tools, path, base, plain) as filling:
+        with _Filling(self._tools, path, base, plain, kind="backup") as filling:
             return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
 
     async def abackup(
@@ -165,7 +165,7 @@ class Moving(Face):
             return remote.told(done)
         choice = choice_of(None, "", None, None, None, records=_are_whole(self))
         await self._engine.arun(self._tools.open)
-        with _Filling(self._tools, path, base, plain) as filling:
+        with _Filling(self._tools, path, base, plain, kind="backup") as filling:
             return filling.done(await filling.fill(self._apart(True), choice, progress))
 
     def _apart(self, is_async: bool) -> Context:
@@ -234,13 +234,14 @@ class _Filling:
     """An archive while it is written; what was written goes when the block ends before it is whole."""
 
     def __init__(
-        self, tools: Tools, path: str | os.PathLike[str], base: str | os.PathLike[str] | None, plain: bool
+        self, tools: Tools, path: str | os.PathLike[str], base: str | os.PathLike[str] | None, plain: bool, kind: str
     ) -> None:
         from pathlib import Path
 
         from .backends.memory.archive import ArchiveBackend, load_archive
         from .backends.objects.archive import ArchiveObjects, ArchiveWriter
 
+        self._kind = kind
         self._path, self._base = Path(path), Path(base) if base is not None else None
         if self._base is not None and self._base.parent.resolve() != self._path.parent.resolve():
             raise InvalidRequest("a backup lies in the folder of its base: restoring it reads both")
@@ -253,16 +254,13 @@ class _Filling:
         self._tools = Tools(tools.codec) if self._is_plain else tools
 
     async def fill(self, source: Context, choice: CopyChoice, progress: Progress | None) -> CopyReport:
-        from .core.moving.archive import fill_archive, is_base_of
+        from .core.moving.archive import fill_archive, why_no_base
 
         archive, adopt = self._opened()
-        if self._base is not None and not await is_base_of(source, archive, adopt):
-            log.warning(
-                "%r is no backup of this store as it is now, or was made with other keys: %r is a whole backup, and "
-                "adds to none",
-                self._base.name,
-                self._path.name,
-            )
+        why = await why_no_base(source, archive, adopt) if self._base is not None else None
+        if self._base is not None and why is not None:
+            base, file = self._base.name, self._path.name
+            log.warning("%r %s: %r is a whole backup, and adds to none", base, printable(why), file)
             self._begin_anew()
             archive, adopt = self._opened()
         mirrors = self._base is not None
@@ -292,7 +290,7 @@ class _Filling:
         base = None
         if self._loaded is not None and self._base is not None:
             base = Base(self._loaded.id, self._base.name)
-        self._backend.finish(base)
+        self._backend.finish(base, self._kind)
         base_name = str(self._base) if self._base is not None else None
         return Archived(path=str(self._path), size_bytes=self._path.stat().st_size, base=base_name, report=report)
 
@@ -308,16 +306,17 @@ def choice_of(
 ) -> CopyChoice:
     """What is to be moved, checked."""
     from .core.filters import check_filter
+    from .core.moments import moment_of, until_of
     from .core.moving.report import CopyChoice
 
-    until_id = until if isinstance(until, str) else None
+    until_id, until_time = until_of(until, "until")
     return CopyChoice(
         prefix=plain_text(prefix, "prefix"),
         thread_ids=None if threads is None else text_ids(threads, "threads"),
         filter=check_filter(filter) or None,
-        since=moment(since, "since"),
+        since=moment_of(since, "since"),
         until_id=until_id,
-        until_time=None if until_id is not None else moment(until, "until"),
+        until_time=until_time,
         merge=merge,
         records=records,
     )
@@ -331,14 +330,6 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 def _refuse_remote(path: str | os.PathLike[str]) -> None:
     if is_remote(path):
         raise InvalidRequest("an export is a file of this machine: name a path; `backup` goes to an object store too")
-
-
-def moment(value: Any, name: str) -> float | None:
-    """A time in seconds since 1970, of what a caller gave for one."""
-    try:
-        return value.timestamp() if isinstance(value, datetime) else None if value is None else float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidRequest(f"{name} is a datetime, or seconds since 1970") from None
 
 
 def _are_whole(*savers: Moving) -> bool:

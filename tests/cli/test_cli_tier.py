@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,22 @@ def test_what_is_asked_wrongly(run: Any, store: Path) -> None:
     assert "secret" not in told + complaints.replace("AWS_SECRET_ACCESS_KEY", "")
     run("tier", "plan", "--cold-after", "soon", status=2)
     run("tier", "plan", "--large", "0", status=2)
+
+
+def test_a_run_that_is_left_to_another_process_says_for_how_long_and_what_to_do(run: Any, store: Path) -> None:
+    from threadline.core import leases
+
+    with threadline.connect(store / "agents.db") as saver:  # as of a process that was killed
+        saver.run(lambda opened: leases.take(opened.backend, "threadline:tier", 600, time.time(), None, "worker-7"))
+    out, said = run("tier", "run", "chat", status=3)
+    assert "another process is running the cold tier" in out
+    assert re.search(r"worker-7, for (600|59\d) s more", out)
+    assert "threadline unlock threadline:tier --yes" in said
+    told = json.loads(run("tier", "run", "chat", "--json", status=3)[0])
+    assert (told["is_elsewhere"], told["holder"], told["chunks"]) == (True, "worker-7", 0)
+    assert 590 < told["seconds_left"] <= 600
+    run("unlock", "threadline:tier", "--yes")
+    assert "moved" in run("tier", "run", "chat")[0]
 
 
 def test_a_lost_object_is_named_once_with_the_threads_and_what_to_do(run: Any, store: Path) -> None:

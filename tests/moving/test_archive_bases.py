@@ -128,6 +128,28 @@ def test_keys_that_were_rotated_do_not_spoil_the_next_backup(connect, tmp_path):
     assert is_sound(file)
 
 
+def test_a_backup_with_the_new_key_alone_does_not_add_to_what_needs_the_old_one(connect, half, tmp_path, caplog):
+    with threadline.connect(tmp_path / "a.db", **RING) as saver:
+        furnish(saver, steps=30)
+        saver.backup(tmp_path / "1.tla")
+    both = KeyRing({"new": bytes(32), "k": bytes(range(32))}, current="new")
+    with threadline.connect(tmp_path / "a.db", encryption=both) as saver:
+        saver.rotate_keys()
+        assert saver.backup(tmp_path / "2.tla", base=tmp_path / "1.tla").base is not None
+    alone = KeyRing({"new": bytes(32)})
+    saver = connect(tmp_path / "a.db", encryption=alone)
+    grow(saver, config("b"), 3, 2)
+    assert half.call(saver, "backup", tmp_path / "3.tla", base=tmp_path / "2.tla").base is None
+    assert "'2.tla' holds what is sealed under ['k'], which was not given: '3.tla' is a whole backup" in caplog.text
+    grow(saver, config("b"), 5, 2)
+    assert half.call(saver, "backup", tmp_path / "4.tla", base=tmp_path / "3.tla").base is not None
+    for name in ("1.tla", "2.tla"):
+        (tmp_path / name).unlink()
+    file = connect(f"archive:///{tmp_path / '4.tla'}", encryption=alone)
+    assert picture(file) == picture(saver)
+    assert is_sound(file)
+
+
 def test_a_name_that_is_taken_in_an_object_store_is_told_before_anything_is_read(connect, half, tmp_path):
     saver, place = connect(tmp_path / "a.db"), f"file://{tmp_path}/bucket"
     (tmp_path / "bucket").mkdir()

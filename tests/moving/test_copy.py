@@ -1,6 +1,7 @@
 """Threads copied from one store to another are what they were, whatever both stores are."""
 
 import time
+from datetime import datetime
 
 import pytest
 from house import ROOT, config, furnish, grow, is_sound, picture, put
@@ -118,6 +119,22 @@ def test_a_filter_a_list_and_a_time_choose_threads(furnished, house):
         old.copy_to(house("memory"), threads=["a", "nobody"])
 
 
+def test_threads_that_are_named_must_fit_the_rest_of_the_choice_too(furnished, house, half):
+    old = furnished("sqlite", steps=5)
+
+    def copied(**choice):
+        new = house("memory")
+        half.call(old, "copy_to", new, **choice)
+        return [info.thread_id for info in new.threads()]
+
+    assert copied(threads=["a", "org-1/c"], prefix="org-1/") == ["org-1/c"]
+    assert copied(threads=["a", "b"], filter={"org": "x"}) == ["b"]
+    assert copied(threads=["a", "b"], since=time.time() + 60) == []
+    assert copied(threads=["a", "b"], since=1) == ["a", "b"]
+    with pytest.raises(NotFound):
+        copied(threads=["a", "none"], prefix="org-1/")
+
+
 def test_a_copy_up_to_a_checkpoint_has_nothing_later(furnished, house):
     old, new = furnished("sqlite", steps=20), house("sqlite")
     wanted = list(old.list(ROOT))[8]
@@ -126,6 +143,24 @@ def test_a_copy_up_to_a_checkpoint_has_nothing_later(furnished, house):
     # All others have nothing by then, not even themselves.
     assert [info.thread_id for info in new.threads()] == ["a"]
     assert is_sound(new)
+
+
+@pytest.mark.parametrize("verb", ["copy_to", "export"])
+def test_until_is_an_id_or_a_time_and_nothing_else(house, half, tmp_path, verb):
+    old, new = house("sqlite"), house("sqlite")
+    grow(old, config("a"), 0, 3)
+    target = new if verb == "copy_to" else tmp_path / "a.tla"
+    for wrong in ("2020-13-45", "x", "", "1f0f0000", "1f0f0000-0000-6000-8000-00000000000g", {}, float("nan")):
+        with pytest.raises(InvalidRequest, match="until is"):
+            half.call(old, verb, target, until=wrong)
+    assert not (tmp_path / "a.tla").exists()
+    first = "00000000-0000-6000-8000-000000000000"
+    for early in ("2020-01-01T00:00", "2020-01-01", datetime(2020, 1, 1), 0, "9999d", first):
+        path = new if verb == "copy_to" else tmp_path / f"{early}.tla".replace("/", "-")
+        done = half.call(old, verb, path, until=early)
+        assert getattr(done, "report", done).checkpoints.copied == 0
+    late = old.get_tuple(config("a")).checkpoint["id"].upper()
+    assert half.call(old, "copy_to", new, until=late).checkpoints.copied == 3
 
 
 @pytest.mark.parametrize("by", ["id", "time"])

@@ -136,6 +136,17 @@ def test_export_as_json_has_a_line_for_each_checkpoint(old, run, tmp_path):
     assert (tmp_path / "b.jsonl").stat().st_mode & 0o777 == 0o600
 
 
+def test_export_as_json_without_the_cold_tier_says_what_is_missing(run, connect, tmp_path):
+    with connect(tmp_path / "tiered.db", cold=f"file://{tmp_path}/cold") as saver:
+        words = [random.Random(number).randbytes(150).hex() for number in range(60)]
+        put(saver, config("t"), {"messages": words}, 0)
+        saver.tier("0s")
+    _, said = run("export", "--json", "-o", tmp_path / "a.jsonl", "--url", tmp_path / "tiered.db", status=1)
+    assert "THREADLINE_COLD" in said
+    assert "None" not in said
+    assert sorted(path.name for path in tmp_path.glob("a.jsonl*")) == []
+
+
 def test_backup_into_a_folder_adds_to_the_newest_and_restores_to_any_time(old, run, shown, tmp_path):
     folder = tmp_path / "backups"
     folder.mkdir()
@@ -150,6 +161,34 @@ def test_backup_into_a_folder_adds_to_the_newest_and_restores_to_any_time(old, r
     run("restore", newest, "--to", tmp_path / "then.db", "--until", before)
     with threadline.connect(tmp_path / "then.db") as then:
         assert then.get_tuple(config("b")).checkpoint["id"] == before
+
+
+def test_backup_into_a_folder_adds_to_the_backup_that_was_made_last(old, run, shown, tmp_path):
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    run("backup", "-o", folder / "zz.tla", "--url", old.url)
+    grow(old, config("b"), 3, 1)
+    run("backup", "-o", folder / "aa.tla", "--base", folder / "zz.tla", "--url", old.url)
+    run("export", "b", "-o", folder / "zzz.tla", "--url", old.url)
+    (folder / "zzzz.tla").write_bytes(b"junk")
+    (folder / "zzzzz.tla").write_bytes((folder / "aa.tla").read_bytes()[:-1])
+    out, said = run("backup", "-o", folder, "--url", old.url)
+    assert f"adds to         {folder / 'aa.tla'}" in out
+    assert f"{folder / 'zzzz.tla'} is no archive" in said
+    assert said.count("passed over") == 2
+    [made] = folder.glob("2*.tla")
+    run("restore", made, "--to", tmp_path / "new.db")
+    assert shown(tmp_path / "new.db") == picture(old)
+
+
+def test_a_folder_of_exports_gets_a_whole_backup(old, run, shown, tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    run("export", "b", "-o", folder / "b.tla", "--url", old.url)
+    assert "adds to" not in run("backup", "-o", folder, "--url", old.url)[0]
+    (folder / "b.tla").unlink()
+    run("restore", next(folder.iterdir()), "--to", tmp_path / "new.db")
+    assert shown(tmp_path / "new.db") == picture(old)
 
 
 def test_restore_of_a_thread_is_what_it_was(old, run):
@@ -271,3 +310,26 @@ def test_follow_goes_on_when_a_server_comes_back(old, run, shown, tmp_path, monk
     assert passes[1] == passes[2] < passes[3]
     assert passes[4] is None
     assert shown(tmp_path / "new.db") == picture(old)
+
+
+def test_follow_goes_on_with_the_other_threads_when_one_is_deleted(old, run, connect, tmp_path, monkeypatch):
+    copy_to, passes = Saver.copy_to, []
+
+    def watched(self, other, **options):
+        passes.append(options["threads"])
+        if len(passes) == 2:
+            old.delete_thread("b")
+        if len(passes) == 4:
+            grow(old, config("a-fork"), 5, 2)
+            raise KeyboardInterrupt
+        return copy_to(self, other, **options)
+
+    monkeypatch.setattr(Saver, "copy_to", watched)
+    options = ["--thread", "a-fork", "--thread", "b", "--follow", "--every", "0.05s"]
+    _, said = run("copy", old.url, "--to", tmp_path / "new.db", *options)
+    assert "no thread 'b'" in said
+    assert "the last pass" in said
+    assert passes == [["a-fork", "b"], ["a-fork", "b"], *[["a-fork"]] * 3]
+    new = connect(tmp_path / "new.db")
+    assert new.get_tuple(config("a-fork")).config == old.get_tuple(config("a-fork")).config
+    assert new.get_tuple(config("b")) is not None  # as it was when it was last seen

@@ -1,5 +1,6 @@
 """Whatever stops a copy or a backup, nothing is half moved: what is there is readable, a second run completes it."""
 
+import errno
 import itertools
 import os
 import random
@@ -16,7 +17,7 @@ from house import config, furnish, grow, is_sound, picture, put
 
 import threadline
 from tests.stores import Half
-from threadline import StorageFull
+from threadline import StorageFull, Unavailable
 from threadline.core.context import Context
 from threadline.core.moving.carrier import Carrier, WentStale
 from threadline.core.moving.copy import _Copy
@@ -124,6 +125,38 @@ def test_a_full_disk_leaves_no_part_of_a_file(large, half, small_disk):
         with pytest.raises(StorageFull, match="nothing was kept"):
             half.call(large, verb, small_disk / "x.tla")
         assert os.listdir(small_disk) == []
+
+
+@pytest.mark.parametrize("missing", [1, 40, 71, 72, 73, 400])
+def test_a_disk_that_fills_within_the_last_bytes_of_a_file_leaves_nothing(house, half, tmp_path, monkeypatch, missing):
+    saver = house("sqlite")
+    grow(saver, config("t"), 0, 5)
+    whole = half.call(saver, "export", tmp_path / "whole.tla").size_bytes
+    written, left = os.write, [whole - missing]
+
+    def write(file, content):
+        """As a disk does that has some room left: it takes a part, and nothing at the next try."""
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        count = written(file, content[: left[0]])
+        left[0] -= count
+        return count
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(StorageFull, match="nothing was kept"):
+        half.call(saver, "export", tmp_path / "cut.tla")
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.glob("*cut.tla*")] == []
+
+
+def test_a_file_of_which_bytes_were_lost_gets_no_name(house, half, tmp_path, monkeypatch):
+    saver = house("sqlite")
+    grow(saver, config("t"), 0, 5)
+    monkeypatch.setattr(os, "write", lambda _, content: len(content))  # a file system that only says it took them
+    with pytest.raises(Unavailable, match="the file system has 0 of"):
+        half.call(saver, "export", tmp_path / "cut.tla")
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.glob("*cut.tla*")] == []
 
 
 @pytest.mark.parametrize(("kind", "name"), [("sqlite", "sync"), ("postgres", "async")])

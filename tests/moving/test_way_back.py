@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 import operator
-import sqlite3
+import random
 from typing import Annotated, TypedDict
 
 import pytest
@@ -135,8 +135,7 @@ def test_a_value_that_cannot_be_rebuilt_is_told_before_anything_is_written(conne
     saver = connect(tmp_path / "ours.db")
     with pytest.raises(NotAllowed, match=r"nothing was written.*gone_app"):
         write_back(saver, f"sqlite:///{tmp_path}/back.db")
-    with sqlite3.connect(tmp_path / "back.db") as db:
-        assert db.execute("SELECT count(*) FROM checkpoints").fetchone() == (0,)
+    assert not (tmp_path / "back.db").exists()
 
 
 def test_only_databases_that_langgraph_has_savers_for_are_written(connect, tmp_path):
@@ -158,8 +157,24 @@ def test_what_langgraphs_serializer_does_not_take_is_told_before_anything_is_wri
         saver.put(config(thread), made, {"source": "loop", "step": 0}, {"it": 1})
     with pytest.raises(NotSerializable, match=r"nothing was written: thread 'b'.*channel 'it'"):
         write_back(saver, f"sqlite:///{tmp_path}/back.db")
-    with sqlite3.connect(tmp_path / "back.db") as db:
-        assert db.execute("SELECT count(*) FROM checkpoints").fetchone() == (0,)
+    assert not (tmp_path / "back.db").exists()
+
+
+def test_what_is_refused_makes_no_tables(connect, run, postgres, tmp_path):
+    with connect(tmp_path / "ours.db", cold=f"file://{tmp_path}/cold") as saver:
+        words = [random.Random(number).randbytes(150).hex() for number in range(60)]
+        put(saver, config("t"), {"messages": words}, 0)
+        saver.tier("0s")
+    for url in (f"sqlite:///{tmp_path}/back.db", postgres.url):
+        _, said = run("export", "--to-langgraph", url, "--url", tmp_path / "ours.db", status=1)
+        assert "THREADLINE_COLD" in said
+    assert not (tmp_path / "back.db").exists()
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres.url) as db:
+        assert db.execute("SELECT to_regclass('checkpoints'), to_regclass('checkpoint_migrations')").fetchone() == (
+            None,
+            None,
+        )
 
 
 def test_a_database_that_cannot_be_written_is_told_as_every_other_is(connect, run, tmp_path):

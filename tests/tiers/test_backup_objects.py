@@ -1,14 +1,16 @@
 """Backups in an object store: stored in parts, added to, restored, looked at; what stops one leaves no half of it."""
 
 import logging
+import tempfile
 import traceback
 
+import ormsgpack
 import pytest
 from tier_stores import converse, read
 
 import threadline
 from tests.servers.s3 import BUCKET, KEY, SECRET
-from threadline import Conflict, InvalidRequest, Unavailable
+from threadline import Conflict, Corrupt, InvalidRequest, NewerFormat, NotFound, Unavailable
 from threadline.backends.objects import parts
 from threadline.backends.objects.remote import RemoteObjects
 
@@ -72,6 +74,65 @@ def test_no_such_bucket_and_wrong_keys_are_told_without_the_keys(s3, old, half, 
             half.call(old, "backup", f"{url}/1.tla")
         told = "".join(traceback.format_exception(caught.value)) + caplog.text
         assert not any(one in told for one in (KEY, SECRET, "no-such-key", "no-such-secret"))
+
+
+def test_what_is_no_backup_or_was_altered_is_told_by_its_own_name(old, half, run, connect, tmp_path):
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    place = f"file://{folder}"
+    old.backup(f"{place}/1.tla")
+    old.thread("more").put({"n": 1})
+    old.backup(f"{place}/2.tla", base=f"{place}/1.tla")
+    [*numbers] = ormsgpack.unpackb((folder / "1.tla").read_bytes())
+    _, count, size = numbers
+    first = (folder / "1.tla.00000").read_bytes()
+
+    def told(wrong, header=None, part=None, status=1):
+        """What is said of a header and a first part; nothing is made of them."""
+        (folder / "1.tla").write_bytes(header if header is not None else ormsgpack.packb(numbers))
+        (folder / "1.tla.00000").write_bytes(part if part is not None else first)
+        for name in ("1.tla", "2.tla"):
+            with pytest.raises(wrong) as caught:
+                half.call(old, "backup", f"{place}/3.tla", base=f"{place}/{name}")
+            said = str(caught.value)
+            assert "1.tla" in said
+            assert place in said
+            assert tempfile.gettempdir() not in said.replace(str(folder), "")
+        _, complaints = run("restore", f"{place}/1.tla", "--to", tmp_path / "none.db", status=status)
+        assert place in complaints
+        assert not (tmp_path / "none.db").exists()
+        return said
+
+    for header in ([2, 1, size], [3]):
+        assert "later Threadline" in told(NewerFormat, ormsgpack.packb(header), status=2)
+    wrong: list[object] = [
+        [1, "x", 5],
+        [1, 10**9, 10**15],
+        [1, count, size - 3000],
+        [1, -1, size],
+        [1, count],
+        {},
+        None,
+    ]
+    for header in [*map(ormsgpack.packb, wrong), b"hello", b""]:
+        assert "is no backup, or was altered" in told(Corrupt, header)
+    assert "its part 0 was altered or cut short" in told(Corrupt, part=first[:100])
+    altered = bytes([first[20] ^ 1])
+    assert "its checksum differs" in told(Corrupt, part=first[:20] + altered + first[21:])
+    assert "is no archive" in told(InvalidRequest, part=b"x" * len(first), status=2)
+
+
+def test_a_base_that_is_another_file_of_its_name_is_told(old, half, tmp_path):
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    place = f"file://{folder}"
+    old.backup(f"{place}/1.tla")
+    old.backup(f"{place}/2.tla", base=f"{place}/1.tla")
+    for path in folder.glob("1.tla*"):
+        path.unlink()
+    old.backup(f"{place}/1.tla")
+    with pytest.raises(NotFound, match=f"{place}/2.tla adds to another 1.tla"):
+        half.call(old, "backup", f"{place}/3.tla", base=f"{place}/2.tla")
 
 
 def test_what_cannot_be_is_told_by_its_name(old, half, run, tmp_path):

@@ -124,6 +124,27 @@ def test_packs_with_too_much_that_is_dead_are_written_anew_and_leave_nothing_beh
     assert read(saver, "short") == kept
 
 
+@pytest.mark.parametrize("fate", ["is gone", "was altered or cut short"])
+def test_a_pack_that_cannot_be_read_is_not_counted_as_written_anew(opened, half, cold, fate):
+    saver = opened()
+    for number in range(2):
+        converse(saver, f"t{number}", turns=30, seed=number)
+        saver.thread(f"t{number}").fork("head~20", to=f"short{number}")
+    saver.tier(NOW)
+    for number in range(2):
+        saver.thread(f"t{number}").delete()
+    saver.collect()
+    path, kept = object_paths(cold)[0], object_paths(cold)[0].read_bytes()
+    path.unlink() if fate == "is gone" else path.write_bytes(kept[:200])
+    done = half.call(saver, "tier", NOW)
+    assert done.rewritten == 1
+    assert done.problems == (f"the object {path.name} of {cold} {fate}: it could not be written anew",)
+    path.write_bytes(kept)
+    done = half.call(saver, "tier", NOW)
+    assert (done.rewritten, done.problems) == (1, ())
+    assert saver.fsck().ok
+
+
 def test_the_objects_of_a_deleted_thread_go_after_the_grace(opened, cold):
     saver = opened()
     converse(saver)

@@ -18,7 +18,7 @@ from ..ports.rules import TOKEN_BYTES
 from .attempts import ATTEMPTS, gave_up
 from .requests import plain_text
 
-__all__ = ["LockInfo", "end", "held", "locks", "release", "take", "told"]
+__all__ = ["LockInfo", "end", "held", "locks", "release", "take", "this_process", "told"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +95,13 @@ async def locks(backend: Backend, now: float, prefix: str = "") -> list[LockInfo
         if info is not None and info.thread_id and info.thread_id.startswith(prefix):
             found.append(info)
     return sorted(found, key=lambda info: info.thread_id)
+
+
+def this_process() -> str:
+    """This process as others are told of it: the name of the machine, and the number of the process."""
+    import socket
+
+    return f"{socket.gethostname()} (process {os.getpid()})"
 
 
 def told(info: LockInfo, now: float) -> str:

@@ -69,17 +69,27 @@ def write_back(
     keys = {thread_id: _keys(source, thread_id) for thread_id in chosen}
     total = 2 * sum(map(len, keys.values()))
     work, done = _Work(source, WayBack()), 0
-    with _opened(url) as target:
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    kind, place, saver = _saver_at(url)
+    # Before the database is opened, which makes a file or tables there.
+    for thread_id, own in keys.items():
+        for key in own:
+            work.check(saver.serde, thread_id, key)
+            advance()
+    work.raise_troubles()
+    with _opened(kind, place, saver) as target:
         _refuse_what_went_on(target, keys)
-        for write in (False, True):
-            for thread_id, own in keys.items():
-                for key in own:
-                    work.put(target, thread_id, key) if write else work.check(target, thread_id, key)
-                    done += 1
-                    if progress is not None:
-                        progress(done, total)
-                work.report.threads += write
-            work.raise_troubles()
+        for thread_id, own in keys.items():
+            for key in own:
+                work.put(target, thread_id, key)
+                advance()
+            work.report.threads += 1
         _verify(target, keys)
     return work.report
 
@@ -113,7 +123,7 @@ class _Work:
         self.troubles: list[str] = []
         self.kind: type[Exception] = NotAllowed
 
-    def check(self, target: Any, thread_id: str, key: CheckpointKey) -> None:
+    def check(self, serde: Any, thread_id: str, key: CheckpointKey) -> None:
         """Rebuild all values of a checkpoint, and let LangGraph's serializer take them; what cannot be is noted."""
         try:
             found, _ = self._read(thread_id, key)
@@ -123,7 +133,7 @@ class _Work:
         values: dict[str, Any] = dict(found.checkpoint["channel_values"])
         written = [(channel, value) for _, channel, value in found.pending_writes or ()]
         for what, value in [*values.items(), *written]:
-            self._try(target.serde.dumps_typed, value, thread_id, key, f"channel {what!r}")
+            self._try(serde.dumps_typed, value, thread_id, key, f"channel {what!r}")
         self._try(json.dumps, found.metadata, thread_id, key, "its metadata")
 
     def _try(self, dump: Callable[[Any], Any], value: Any, thread_id: str, key: CheckpointKey, what: str) -> None:
@@ -180,9 +190,8 @@ class _Work:
         return to_tuple(tools, read, lazy=False), [write for write, _ in read.writes]
 
 
-@contextmanager
-def _opened(url: str) -> Iterator[Any]:
-    """LangGraph's saver at a URL, with its tables; MissingExtra names the package."""
+def _saver_at(url: str) -> tuple[str, str, Any]:
+    """The kind of database at a URL, its place, and the class of LangGraph's saver; MissingExtra names the package."""
     kind, place = parse_url(url)
     if kind not in _KINDS:
         raise InvalidRequest("LangGraph's savers are written for sqlite:/// and postgresql://, and nothing else")
@@ -191,6 +200,12 @@ def _opened(url: str) -> Iterator[Any]:
         saver = getattr(importlib.import_module(module), name)
     except ImportError:
         raise MissingExtra(f"the tables of LangGraph's saver need its package: pip install {package}") from None
+    return kind, place, saver
+
+
+@contextmanager
+def _opened(kind: str, place: str, saver: Any) -> Iterator[Any]:
+    """LangGraph's saver at a place, with its tables."""
     with _translated(kind, place) as conninfo, saver.from_conn_string(conninfo) as target:
         target.setup()
         yield target

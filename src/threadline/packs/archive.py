@@ -26,9 +26,11 @@ from ..errors import Corrupt, InvalidRequest, NewerFormat
 __all__ = [
     "ARCHIVE_MAGIC",
     "ARCHIVE_TRAILER_BYTES",
+    "BACKUP",
     "Base",
     "Block",
     "Directory",
+    "EXPORT",
     "PackPlace",
     "Whole",
     "check_directory",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 ARCHIVE_MAGIC = b"TLARCH1\n"
+BACKUP, EXPORT = "backup", "export"
 _FAMILY = b"TLARCH"
 _FORMAT = 1
 _CHECK = 32
@@ -98,6 +101,8 @@ class Directory:
     made: float
     # When the archive began to be written: every checkpoint that was acknowledged before is in it.
     began: float
+    # `BACKUP` or `EXPORT`; files that were made before there was a mark have none.
+    kind: str | None = None
     base: Base | None = None
     packs: tuple[PackPlace, ...] = ()
     blocks: tuple[Block, ...] = ()
@@ -154,6 +159,7 @@ def pack_directory(directory: Directory) -> bytes:
             "id": directory.id,
             "made": directory.made,
             "began": directory.began,
+            "kind": directory.kind,
             "base": base,
             "packs": [list(pack) for pack in directory.packs],
             "blocks": [list(block) for block in directory.blocks],
@@ -175,6 +181,7 @@ def unpack_directory(packed: bytes, where: str, end: int) -> Directory:
             id=_typed(held["id"], bytes),
             made=_typed(held["made"], float),
             began=_typed(held["began"], float),
+            kind=_typed(held["kind"], str) if held.get("kind") is not None else None,
             base=_base(held["base"]) if held["base"] else None,
             packs=tuple(PackPlace(*_shaped(one, (bytes, int, int))) for one in held["packs"]),
             blocks=tuple(Block(*_shaped(one, (int, int, bytes))) for one in held["blocks"]),

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, Protocol
 
 from .checkpoints import ChunkRow
 
-__all__ = ["Absence", "GONE", "Lost", "Objects", "Span", "Tier", "absence_of", "tier_of", "why_lost"]
+__all__ = ["ALTERED", "Absence", "GONE", "Lost", "Objects", "Span", "Tier", "absence_of", "tier_of", "why_lost"]
 
 Span = tuple[int, int]  # offset, length
-# The fate of an object that is not there.
+# The fate of an object that is not there, and of one that is not what it was.
 GONE = "is gone"
+ALTERED = "was altered or cut short"
 
 
 class Absence(NamedTuple):

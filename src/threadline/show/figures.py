@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 
-from ..core.retention.policy import seconds_of
+from ..core.moments import moment_of
 from ..errors import InvalidRequest
 
 __all__ = [
@@ -55,27 +54,6 @@ def readable_latency(seconds: float) -> str:
 def readable_time(seconds: float) -> str:
     """A moment, in UTC and to the second."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def moment_of(text: str | None, option: str, also: str = "") -> float | None:
-    """A time that was typed: a span that ends now, such as 7d, or a time such as 2026-01-31T12:00.
-
-    An error names what else the option takes.
-    """
-    if text is None:
-        return None
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        pass
-    try:
-        span = seconds_of(text, option)
-    except InvalidRequest:
-        kinds = ["a span such as 7d", "a time such as 2026-01-31T12:00", *([also] if also else [])]
-        told = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
-        raise InvalidRequest(f"{option} is {told}, not {text!r}") from None
-    assert span is not None
-    return time.time() - span
 
 
 def pairs_of(filters: Iterable[str], option: str) -> dict[str, Any]:

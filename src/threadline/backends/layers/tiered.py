@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import Corrupt
 from ...packs.cold import Reference, fits, hot_form, is_cold, read_reference
 from ...ports.checkpoints import ChunkRow, Pairs
-from ...ports.objects import GONE, Absence, Lost, Objects
+from ...ports.objects import ALTERED, GONE, Absence, Lost, Objects
 from .layer import Layer
 
 __all__ = ["TieredLayer"]
@@ -89,7 +89,7 @@ class TieredLayer(Layer):
             parts = await self._parts(name, [one for _, one in wanted])
             for at, (row, reference) in enumerate(wanted):
                 if parts is None or not fits(reference, parts[at]):
-                    fate = GONE if parts is None else "was altered or cut short"
+                    fate = GONE if parts is None else ALTERED
                     where = self.objects.where
                     why = f"is in the object {name} of {where}, which {fate}"
                     resolved[row[0]] = _lost(row, why, Absence(name, where, fate))

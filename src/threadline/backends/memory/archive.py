@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...base.checkpoint import INTERRUPT
 from ...base.namespaces import ROOT
-from ...errors import Corrupt, NotFound
-from ...packs.archive import Base, Block, Directory, PackPlace, pack_block, unpack_block
+from ...errors import Corrupt, NotFound, ThreadlineError
+from ...packs.archive import BACKUP, Base, Block, Directory, PackPlace, pack_block, unpack_block
 from ...packs.cold import cold_row, is_cold, read_reference
 from ...packs.writer import PackWriter
 from ...ports.checkpoints import (
@@ -38,7 +38,7 @@ from ..objects.archive import ArchiveObjects, ArchiveWriter, read_directory, rea
 from .backend import MemoryBackend
 from .engine import MemoryEngine
 
-__all__ = ["ArchiveBackend", "archive_engine", "files_of", "load_archive"]
+__all__ = ["ArchiveBackend", "archive_engine", "files_of", "load_archive", "newest_backup"]
 
 THREAD, CHECKPOINT, WRITE, CHUNK, RECORD, GONE = range(6)
 # The types of the fields of each kind of row.
@@ -244,7 +244,7 @@ class ArchiveBackend(MemoryBackend):
             self._write_rows(self._new_chunks)
             self._new_chunks = []
 
-    def finish(self, base: Base | None) -> Directory:
+    def finish(self, base: Base | None, kind: str) -> Directory:
         """Write the rows and the directory; the file is whole, and has its name, when this returns."""
         assert self.writer is not None
         self._close_pack()
@@ -261,6 +261,7 @@ class ArchiveBackend(MemoryBackend):
             id=uuid.uuid4().bytes,
             made=time.time(),
             began=self.began,
+            kind=kind,
             base=base,
             packs=tuple(self._packs),
             blocks=tuple(self._blocks),
@@ -336,6 +337,23 @@ def load_archive(backend: ArchiveBackend, path: Path) -> Directory:
 def files_of(path: Path) -> list[Path]:
     """An archive's file and those of its bases."""
     return [file for file, _ in _chain(path)]
+
+
+def newest_backup(paths: Iterable[Path]) -> tuple[Path | None, list[ThreadlineError]]:
+    """The backup of some files that was made last, and why others cannot be added to. Exports are no backups.
+
+    A file that does not say what it is counts as a backup: it was made before files did.
+    """
+    made: dict[Path, float] = {}
+    passed: list[ThreadlineError] = []
+    for path in sorted(paths):
+        try:
+            directory = _chain(path)[0][1]
+            if directory.kind in (None, BACKUP):
+                made[path] = directory.made
+        except ThreadlineError as trouble:
+            passed.append(trouble)
+    return max(made, key=lambda path: (made[path], path), default=None), passed
 
 
 def _chain(path: Path) -> list[tuple[Path, Directory]]:

@@ -55,15 +55,18 @@ class ArchiveWriter:
 
     def add(self, content: bytes) -> int:
         """Add bytes; returns where they begin."""
+        self._whole.add(content)
+        return self._write(content)
+
+    def _write(self, content: bytes) -> int:
         offset = self.size
         try:
             view = memoryview(content)
-            while view:
+            while view:  # a disk that is nearly full takes a part, and fails at the next
                 view = view[os.write(self._file, view) :]
         except OSError as error:
             self.discard()
             _raise(error, self.path)
-        self._whole.add(content)
         self.size += len(content)
         return offset
 
@@ -81,10 +84,11 @@ class ArchiveWriter:
         """Add the directory, flush to the disk, and give the file its name; Conflict where that was taken meanwhile."""
         packed = pack_directory(directory)
         offset = self.add(packed)
-        self.add_last(trailer_of(offset, packed, self._whole))
+        self._write(trailer_of(offset, packed, self._whole))
+        self._check_size()
         try:
             os.fsync(self._file)
-            os.close(self._file)
+            self._close()
             self._give_name()
             _flush_folder(self.path.parent)
         except FileExistsError:
@@ -107,17 +111,26 @@ class ArchiveWriter:
                 raise FileExistsError from None
             os.rename(self._draft, self.path)
 
-    def add_last(self, content: bytes) -> None:
-        try:
-            os.write(self._file, content)
-        except OSError as error:
+    def _check_size(self) -> None:
+        """Raise Unavailable unless the file system has all that was written: only a whole file gets its name."""
+        size = os.fstat(self._file).st_size
+        if size != self.size:
             self.discard()
-            _raise(error, self.path)
+            raise Unavailable(
+                f"{self.path}: the file system has {size:,} of {self.size:,} bytes that were written; nothing was kept "
+                f"of the archive"
+            )
+
+    def _close(self) -> None:
+        # By now the number may be that of another file.
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
     def discard(self) -> None:
         """Remove what was written; harmless after `finish`."""
         with suppress(OSError):
-            os.close(self._file)
+            self._close()
         with suppress(OSError):
             os.unlink(self._draft)
 
@@ -150,9 +163,9 @@ class ArchiveObjects:
         raise Unavailable("an archive is written once, and nothing is deleted from it")
 
 
-def read_directory(path: Path) -> Directory:
-    """The directory of an archive file. Raises NotFound, InvalidRequest, NewerFormat or Corrupt."""
-    where = str(path)
+def read_directory(path: Path, where: str | None = None) -> Directory:
+    """The directory of an archive file. Raises NotFound, InvalidRequest, NewerFormat or Corrupt, which name `where`."""
+    where = where or str(path)
     try:
         with path.open("rb") as file:
             check_magic(file.read(len(ARCHIVE_MAGIC)), where)
@@ -169,8 +182,8 @@ def read_directory(path: Path) -> Directory:
     return unpack_directory(packed, where, offset)
 
 
-def verify_file(path: Path) -> None:
-    """Read all of an archive file; Corrupt where one bit of it was altered."""
+def verify_file(path: Path, where: str | None = None) -> None:
+    """Read all of an archive file; Corrupt, which names `where`, where one bit of it was altered."""
     whole = Whole()
     try:
         with path.open("rb") as file:
@@ -186,7 +199,7 @@ def verify_file(path: Path) -> None:
     except OSError as error:
         _raise(error, path)
     if whole.digest() != check:
-        raise Corrupt(f"{path} was altered or cut short: its checksum differs")
+        raise Corrupt(f"{where or path} was altered or cut short: its checksum differs")
 
 
 def read_range(path: Path, offset: int, length: int) -> bytes:

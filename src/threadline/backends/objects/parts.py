@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 
 import ormsgpack
 
-from ...errors import Conflict, Corrupt, InvalidRequest, NotFound
+from ...errors import Conflict, Corrupt, InvalidRequest, NewerFormat, NotFound, StorageFull
+from ...packs.archive import Base
 from ...ports.objects import Objects
 from .archive import read_directory, verify_file
 
 __all__ = ["check_absent", "fetch_chain", "send_file", "split_place"]
 
+_FORMAT = 1
 _PART_BYTES = 16 * 1024 * 1024
 _MOST_BASES = 1_000
 
@@ -46,20 +48,22 @@ async def send_file(objects: Objects, name: str, path: Path) -> None:
         while part := file.read(_PART_BYTES):
             await objects.put(f"{name}.{count:05d}", part)
             count += 1
-    await objects.put(name, ormsgpack.packb([1, count, path.stat().st_size]))
+    await objects.put(name, ormsgpack.packb([_FORMAT, count, path.stat().st_size]))
 
 
 async def fetch_chain(objects: Objects, name: str, folder: Path) -> Path:
     """Bring a file and its bases into a folder, each checked; returns the file."""
-    first, wanted = folder / name, name
+    wanted, above = Base(b"", name), ""
     for _ in range(_MOST_BASES):
-        path = folder / wanted
-        await _fetch(objects, wanted, path)
-        verify_file(path)
-        base = read_directory(path).base
-        if base is None:
-            return first
-        wanted = base.name
+        path, where = folder / wanted.name, f"{objects.where}/{wanted.name}"
+        await _fetch(objects, wanted.name, path)
+        directory = read_directory(path, where)
+        verify_file(path, where)
+        if above and directory.id != wanted.id:
+            raise NotFound(f"{above} adds to another {wanted.name} than the one beside it: put its own base there")
+        if directory.base is None:
+            return folder / name
+        wanted, above = directory.base, where
     raise Corrupt(f"{name} of {objects.where}: its bases lead in a circle")
 
 
@@ -68,13 +72,33 @@ async def _fetch(objects: Objects, name: str, path: Path) -> None:
     found = await objects.read(name, [(0, size)]) if size is not None and size < 1000 else None
     if found is None:
         raise NotFound(f"there is no backup {name} in {objects.where}")
-    try:
-        _, count, whole = ormsgpack.unpackb(found[0])
-    except (ValueError, TypeError):
-        raise Corrupt(f"{name} of {objects.where} is no backup, or was altered") from None
+    count, whole = _read_header(found[0], f"{name} of {objects.where}")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         for number in range(count):
-            part = await objects.read(f"{name}.{number:05d}", [(0, min(_PART_BYTES, whole - number * _PART_BYTES))])
+            length = min(_PART_BYTES, whole - number * _PART_BYTES)
+            part = await objects.read(f"{name}.{number:05d}", [(0, length)])
             if part is None:
                 raise Corrupt(f"{name} of {objects.where}: its part {number} is gone")
-            file.write(part[0])
+            if len(part[0]) != length:
+                raise Corrupt(f"{name} of {objects.where}: its part {number} was altered or cut short")
+            try:
+                file.write(part[0])
+                file.flush()
+            except OSError as error:
+                reason = os.strerror(error.errno or 0)
+                raise StorageFull(f"{name} of {objects.where} does not fit into {path.parent}: {reason}") from None
+
+
+def _read_header(content: bytes, where: str) -> tuple[int, int]:
+    """How many parts a backup has, and how many bytes; NewerFormat or Corrupt for what is none."""
+    try:
+        held = ormsgpack.unpackb(content)
+    except ValueError:
+        held = None
+    if type(held) is list and held and type(held[0]) is int and held[0] > _FORMAT:
+        raise NewerFormat(f"{where} was written by a later Threadline: upgrade this one to read it")
+    if type(held) is list and len(held) == 3 and all(type(one) is int for one in held) and held[0] == _FORMAT:
+        _, count, whole = held
+        if whole > 0 and count == -(-whole // _PART_BYTES):
+            return count, whole
+    raise Corrupt(f"{where} is no backup, or was altered")

@@ -19,7 +19,7 @@ from ...base.drive import run_now
 from ...core.moving.copy import threads_chosen
 from ...core.moving.report import Archived
 from ...core.paging import thread_rows
-from ...errors import Conflict, InvalidRequest, NotFound, StorageFull, Unavailable
+from ...errors import Conflict, InvalidRequest, NotFound, StorageFull, ThreadlineError, Unavailable
 from ...moving import choice_of
 from ...show.checkpoint import checkpoint_json
 from ..open import Modules, Store, import_modules, open_store
@@ -186,9 +186,13 @@ def local_file(file: str) -> Iterator[str]:
 
 
 def _newest_in(folder: Path) -> str | None:
-    """The backup of a folder that was made last; their names are times."""
-    found = sorted(folder.glob(f"*{_SUFFIX}"))
-    return str(found[-1]) if found else None
+    """The backup of a folder that was made last, whatever its name; says which files cannot be added to."""
+    from ...backends.memory.archive import newest_backup
+
+    newest, passed = newest_backup(folder.glob(f"*{_SUFFIX}"))
+    for trouble in passed:
+        complain(f"{one_line(trouble)}; it is passed over")
+    return str(newest) if newest is not None else None
 
 
 def _refuse_what_is_there(path: str) -> None:
@@ -278,6 +282,8 @@ def _lines(output: str | None) -> Iterator[TextIO]:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             yield file
         os.rename(draft, output)
+    except ThreadlineError:
+        raise  # of the store; some are errors of the system, too
     except OSError as error:
         if isinstance(error, FileNotFoundError):
             raise NotFound(f"{output}: there is no such folder") from None

@@ -14,11 +14,13 @@ import typer
 
 from ...codec import KeyRing
 from ...connect import make_engine, make_tools, parse_url
+from ...core import moments
+from ...core.context import Context
 from ...core.lifecycle import living
 from ...core.moving.report import CopyReport, Moved
 from ...core.retention.policy import seconds_of
 from ...core.store_records import KEYS, read_record
-from ...errors import InvalidRequest, Unavailable
+from ...errors import InvalidRequest, NotFound, Unavailable
 from ...saver import Saver
 from ...show.figures import pairs_of
 from ..open import Store, given_keys, keys_from, keys_known, open_store
@@ -139,10 +141,8 @@ def chosen(
 
 def until_of(text: str | None) -> Any:
     """A checkpoint's id, or a time, that was typed."""
-    if text is None:
-        return None
-    is_id = len(text) == 36 and text.count("-") == 4
-    return text if is_id else moment_of(text, "--until", "the id of a checkpoint")
+    until_id, until_time = moments.until_of(text, "--until")
+    return until_time if until_id is None else until_id
 
 
 @contextmanager
@@ -263,13 +263,27 @@ def _followed(source: Saver, target: Saver, choice: dict[str, Any], pause: float
             time.sleep(pause)
             since, now = max(begun - _OVERLAP_SECONDS, choice["since"] or 0.0), time.time()
             try:
-                source.copy_to(target, **{**choice, "since": since, "records": False})
+                source.copy_to(target, **{**_still_there(source, choice), "since": since, "records": False})
                 begun = now
-            except Unavailable as trouble:
-                # A server that is restarted comes back; the next pass looks at what this one did not.
+            except (Unavailable, NotFound) as trouble:
+                # A server that is restarted comes back, and of threads that were named one may be deleted at this very
+                # moment; the next pass looks at what this one did not.
                 complain(f"{one_line(trouble)}; following goes on")
     except KeyboardInterrupt:
         complain("the last pass: what is put from now on is not copied")
     finally:
         signal.signal(signal.SIGTERM, former)
-    return stoppable(lambda: source.copy_to(target, **choice))
+    return stoppable(lambda: source.copy_to(target, **_still_there(source, choice)))
+
+
+def _still_there(source: Saver, choice: dict[str, Any]) -> dict[str, Any]:
+    """A choice without the threads that were named and have been deleted since."""
+    if choice["threads"] is None:
+        return choice
+    named = {thread_id: source.run(_is_there, thread_id) for thread_id in choice["threads"]}
+    return {**choice, "threads": [thread_id for thread_id, is_there in named.items() if is_there]}
+
+
+async def _is_there(store: Context, thread_id: str) -> bool:
+    thread = await store.thread(thread_id)
+    return thread is not None and thread.status != "deleted"

@@ -8,13 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from ...core.retention.policy import HOT_WARM_COLD, TierPolicy
-from ...core.tiering.shapes import Restored, TierPlan, TierStatus
+from ...core.tiering.running import TIERER
+from ...core.tiering.shapes import Restored, Tiered, TierPlan, TierStatus
 from ...errors import InvalidRequest
 from ..open import COLD, open_store
 from ..output import AsJson, Url, complain, counted, print_facts, print_json, progress_bar, readable_bytes
 
 __all__ = ["tier"]
 
+# The exit status of a run that left the tier to another process.
+_ELSEWHERE = 3
 _ACTIONS = ("plan", "run", "restore", "status")
 
 
@@ -38,6 +41,9 @@ def tier(
     grace: Annotated[
         str, typer.Option("--grace", metavar="SPAN", help="How long objects stay that nothing needs any more.")
     ] = "1d",
+    moved: Annotated[
+        bool, typer.Option("--moved", help="With run: the objects were moved to this place from another one.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Move chunks of idle threads to the cold tier, or back.
@@ -55,7 +61,7 @@ def tier(
             if action == "plan":
                 done = store.saver.tier_plan(policy, thread_ids=threads, grace=grace)
             elif action == "run":
-                done = store.saver.tier(policy, thread_ids=threads, grace=grace, progress=told)
+                done = store.saver.tier(policy, thread_ids=threads, grace=grace, moved=moved, progress=told)
             elif action == "restore":
                 done = store.saver.tier_restore(threads, told)
             else:
@@ -66,15 +72,19 @@ def tier(
 
 
 def _tell(done: Any, as_json: bool) -> None:
-    """Print what was done; ends with status 1 where something is lost."""
+    """Print what was done; ends with status 1 where something is lost or damaged, 3 where nothing was done."""
     if as_json:
         share = {"share_in_database": done.share_in_database} if isinstance(done, TierStatus) else {}
         print_json({**dataclasses.asdict(done), **share})
     else:
         print_facts(_facts(done))
-    if isinstance(done, Restored) and done.lost:
-        for why in done.why_lost:
-            complain(why)
+    if isinstance(done, Tiered) and done.is_elsewhere:
+        complain(f"nothing was done; if that process is gone, `threadline unlock {TIERER} --yes` ends its lease")
+        raise typer.Exit(_ELSEWHERE)
+    troubles = done.why_lost if isinstance(done, Restored) else getattr(done, "problems", ())
+    for why in troubles:
+        complain(f"{why}; fsck names the threads" if isinstance(done, Tiered) else why)
+    if troubles or (isinstance(done, Restored) and done.lost):
         raise typer.Exit(1)
 
 
@@ -92,7 +102,11 @@ def _facts(done: Any) -> list[tuple[str, str]]:
     if isinstance(done, TierPlan):
         return _plan_facts(done)
     if getattr(done, "is_elsewhere", False):
-        return [("left alone", "another process is running the cold tier of this store")]
+        left = f"for {done.seconds_left:.0f} s more unless it is renewed"
+        return [
+            ("left alone", "another process is running the cold tier of this store"),
+            ("holder", f"{done.holder or '(unknown)'}, {left}"),
+        ]
     moved = f"{counted(done.chunks, 'chunk')}, {readable_bytes(done.bytes)}"
     if isinstance(done, Restored):
         lost = [("lost", f"{counted(done.lost, 'chunk')}: fsck names the threads")] if done.lost else []

@@ -3,13 +3,13 @@
 The sound chunks are kept so that a checkpoint that is put back can be read as far as before. A hidden thread in the
 pool of its origin has a row for each of them, without a document: its links name the chunks that are sound, all of
 them. A node above a damaged chunk is left out. It would keep that chunk, too, and what it is part of cannot be read
-with it either.
+with it either. Of chunks that are in an object which is lost the row keeps the carriers (away.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import ormsgpack
 
@@ -21,6 +21,7 @@ from ...ports.checkpoints import (
     Change,
     CheckpointKey,
     CheckpointRow,
+    ChunkRow,
     Found,
     Query,
     Stale,
@@ -34,16 +35,19 @@ from ..context import Context, Tools
 from ..lifecycle import living
 from ..rows import place_of_row, write_place
 from ..store_records import change_record, read_record, record_names
+from .away import Away, carriers_of, closed_under_links
 from .verify import Walk, batches
 
 __all__ = [
+    "Entry",
     "RECORDS",
     "entries_of",
     "evidence_key",
     "forget_evidence",
-    "keep_sound_chunks",
+    "keep_chunks",
     "key_numbers_of_evidence",
     "let_go",
+    "objects_of_evidence",
     "pools_of_keepers",
     "reseal_evidence",
 ]
@@ -56,9 +60,22 @@ _MOST_KEEPERS = 100
 _Rows = list[CheckpointRow | WriteRow | None]
 
 
+class Entry(NamedTuple):
+    """What was set aside at one time: thread, time and reasons; the checkpoint's row and its writes; what is away."""
+
+    head: list[Any]
+    rows: _Rows
+    away: Away = Away()
+
+    def packed(self) -> list[Any]:
+        away = [self.away.packed()] if self.away.carriers else []
+        return [*self.head, *(row and tuple(row) for row in self.rows), *away]
+
+
 def evidence_key(thread_id: str, namespace: str, checkpoint_id: str) -> str:
     """The record of what was set aside from this place: a msgpack list, oldest first, of
-    `[thread id, when, [what was wrong, …], checkpoint row or None, write row, …]`, rows as the backend had them."""
+    `[thread id, when, [what was wrong, …], checkpoint row or None, write row, …]`, rows as the backend had them, and
+    at its end a map of what is away, where something is."""
     place = ormsgpack.packb([thread_id, namespace, checkpoint_id])
     return f"{RECORDS}{blake2b(place, digest_size=16).hexdigest()}"
 
@@ -72,10 +89,24 @@ async def forget_evidence(backend: Backend, thread_id: str, rows: Iterable[Found
 
 async def key_numbers_of_evidence(backend: Backend) -> dict[str, set[int]]:
     """Under which keys, by number, the parts of each record of quarantine are sealed."""
-    return {
-        name: {form >> 1 for _, rows in entries_of(name, await read_record(backend, name)) for form in _forms(rows)}
-        for name in await record_names(backend, RECORDS)
-    }
+    found: dict[str, set[int]] = {}
+    for name in await record_names(backend, RECORDS):
+        entries = entries_of(name, await read_record(backend, name))
+        found[name] = {form >> 1 for entry in entries for form in _forms(entry.rows)}
+        found[name].update(*(entry.away.key_numbers for entry in entries))
+    return found
+
+
+async def objects_of_evidence(backend: Backend) -> set[str] | None:
+    """The objects that hold chunks of what was set aside; None where a record cannot be read, which may name any."""
+    found: set[str] = set()
+    try:
+        for name in await record_names(backend, RECORDS):
+            for entry in entries_of(name, await read_record(backend, name)):
+                found.update(entry.away.objects)
+    except Corrupt:
+        return None
+    return found
 
 
 async def reseal_evidence(store: Context, name: str) -> int:
@@ -88,25 +119,31 @@ async def reseal_evidence(store: Context, name: str) -> int:
     def anew(before: bytes | None) -> bytes | None:
         nonlocal changed
         records, changed = [], 0
-        for head, rows in entries_of(name, before):
-            sealed = [row and _resealed(store.tools, head[0], row) for row in rows]
-            changed += sum(one != row for one, row in zip(sealed, rows, strict=True))
-            records.append([*head, *(row and tuple(row) for row in sealed)])
+        for entry in entries_of(name, before):
+            sealed = [row and _resealed(store.tools, entry.head[0], row) for row in entry.rows]
+            changed += sum(one != row for one, row in zip(sealed, entry.rows, strict=True))
+            records.append(entry._replace(rows=sealed).packed())
         return ormsgpack.packb(records) if changed else before
 
     await change_record(store.backend, name, anew, "rotation of a record of quarantine", Conflict)
     return changed
 
 
-def entries_of(name: str, stored: bytes | None) -> list[tuple[list[Any], _Rows]]:
-    """The entries of a record: thread, time and reasons of each, and its rows."""
+def entries_of(name: str, stored: bytes | None) -> list[Entry]:
+    """The entries of a record; Corrupt where it is damaged."""
     try:
-        return [
-            (entry[:3], [entry[3] and CheckpointRow(*entry[3]), *(WriteRow(*write) for write in entry[4:])])
-            for entry in (unpack(stored) if stored else [])
-        ]
+        return [_entry(held) for held in (unpack(stored) if stored else [])]
     except (ValueError, TypeError, LookupError):
         raise Corrupt(f"the record {name} is damaged: which keys its rows need cannot be told") from None
+
+
+def _entry(held: list[Any]) -> Entry:
+    away = Away()
+    if type(held[-1]) is dict:
+        *held, last = held
+        away = Away.unpacked(last)
+    rows: _Rows = [held[3] and CheckpointRow(*held[3]), *(WriteRow(*write) for write in held[4:])]
+    return Entry(held[:3], rows, away)
 
 
 def _forms(rows: _Rows) -> list[int]:
@@ -140,22 +177,25 @@ def _sealed_anew(tools: Tools, form: int, data: bytes, place: bytes) -> tuple[in
         return form, data
 
 
-async def keep_sound_chunks(walk: Walk, thread_id: str, key: CheckpointKey, roots: Iterable[bytes]) -> None:
-    """Keep what is sound of the chunks that these links lead to; called before their rows are deleted."""
+async def keep_chunks(walk: Walk, thread_id: str, key: CheckpointKey, roots: Iterable[bytes]) -> Away:
+    """Keep what is sound of the chunks that these links lead to, and carriers of what a lost object may bring back.
+
+    Called before their rows are deleted. Says what is away.
+    """
     backend, links = walk.store.backend, [part for part in roots if type(part) is bytes]
     for _ in range(ATTEMPTS):
         thread = await living(backend, thread_id)
-        sound = await _sound(walk, links)
-        if not sound or thread.pool != walk.pool:
-            return
+        if thread.pool != walk.pool:
+            return Away()
+        sound, carriers, away = await _worth_keeping(walk, links)
         keeper = await _keeper(backend, thread)
         before = await backend.find(keeper, *key, with_writes=False)
         held = set(split_links(before.row.links)) if before is not None else set()
-        row = _row(key, b"".join(sorted(sound | held)), thread.created)
-        change = Change(thread_id=keeper, now=thread.created, stamp=thread.stamp, checkpoints=[row])
+        row = _row(key, b"".join(sorted(sound | held | set(away.carriers))), thread.created)
+        change = Change(thread_id=keeper, now=thread.created, stamp=thread.stamp, chunks=carriers, checkpoints=[row])
         [outcome] = await backend.apply([change])
         if not isinstance(outcome, Stale):
-            return
+            return away
     raise gave_up(f"quarantine in thread {thread_id!r}", "its chunks were collected during each of them")
 
 
@@ -193,8 +233,9 @@ async def _keeper(backend: Backend, thread: ThreadRow) -> str:
     raise gave_up(f"quarantine in thread {origin!r}", "another process began to keep its chunks during each of them")
 
 
-async def _sound(walk: Walk, links: Sequence[bytes]) -> set[bytes]:
-    """The chunks below some links that are sound, and so is all below them."""
+async def _worth_keeping(walk: Walk, links: Sequence[bytes]) -> tuple[set[bytes], list[ChunkRow], Away]:
+    """The chunks below some links that are sound, and so is all below them; then carriers of those which are, but for
+    objects that are lost."""
     below: dict[bytes, bytes] = {}
 
     async def links_of(digests: list[bytes]) -> dict[bytes, bytes]:
@@ -204,11 +245,17 @@ async def _sound(walk: Walk, links: Sequence[bytes]) -> set[bytes]:
 
     await mark(links, set(), links_of)
     good: set[bytes] = set()
+    lost: set[bytes] = set()
     for batch in batches(sorted(below), _BATCH):
-        good.update(stored[0] for stored in await walk.fetch(batch) if walk.fault_of(stored) is None)
-    while bad := [digest for digest in good if not good.issuperset(split_links(below[digest]))]:
-        good.difference_update(bad)
-    return good
+        for stored in await walk.fetch(batch):
+            fault = walk.fault_of(stored)
+            if fault is None:
+                good.add(stored[0])
+            elif fault.absence is not None:
+                lost.add(stored[0])
+    sound = closed_under_links(good, below)
+    carriers, away = await carriers_of(walk, closed_under_links(good | lost, below) - sound)
+    return sound, carriers, away
 
 
 def _row(key: CheckpointKey, links: bytes, created: float) -> CheckpointRow:

@@ -2,8 +2,9 @@
 
 A checkpoint is judged anew before it goes: what was healed or replaced since the report stays, and so does
 what is whole but may not be rebuilt here. What goes is kept first, row and writes as they were stored, in a
-record of the store itself, and its sound chunks stay (evidence.py). Then the pool is collected: a damaged chunk
-that stayed would be taken for the good one by the next put of the same content. `unquarantine` puts it back.
+record of the store itself, and its sound chunks stay (evidence.py); rows of chunks that are in a lost object are kept
+elsewhere (away.py). Then the pool is collected: a damaged chunk that stayed would be taken for the good one by the next
+put of the same content. `unquarantine` puts it back.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from ..history.graph import History, history_of, on_a_cycle
 from ..requests import text_id
 from ..retention.prune import collect_pool
 from ..store_records import change_record, read_record, record_names, swap_record
-from .evidence import RECORDS, entries_of, evidence_key, keep_sound_chunks, let_go, pools_of_keepers
+from .away import rows_of
+from .evidence import RECORDS, Entry, entries_of, evidence_key, keep_chunks, let_go, pools_of_keepers
 from .fsck import judge
 from .report import Damage, check_damages
 from .verify import Walk, subject_of, subject_of_write
@@ -127,8 +129,9 @@ async def _set_aside(walk: Walk, one: Aside, stored: _Stored, now: float) -> boo
     backend, (thread_id, key, why) = walk.store.backend, one
     if found is None and not writes:
         return False
-    await _keep_evidence(backend, thread_id, key, [now, list(why), found and tuple(found.row), *map(tuple, writes)])
-    await keep_sound_chunks(walk, thread_id, key, [*([found.row.links] if found else []), *(w.links for w in writes)])
+    links = [*([found.row.links] if found else []), *(write.links for write in writes)]
+    away = await keep_chunks(walk, thread_id, key, links)
+    await _keep_evidence(backend, key, Entry([thread_id, now, list(why)], [found and found.row, *writes], away))
     again, pending = await _stored(walk.store, thread_id, key)
     if (again and again.row, pending) != (found and found.row, writes):
         return False
@@ -154,12 +157,13 @@ def _held(record: bytes) -> list[object]:
     return held if type(held) is list else [record]
 
 
-async def _keep_evidence(backend: Backend, thread_id: str, key: CheckpointKey, evidence: list[object]) -> None:
+async def _keep_evidence(backend: Backend, key: CheckpointKey, entry: Entry) -> None:
     """Add to the record of a place; nothing that is there is lost."""
+    thread_id = entry.head[0]
     name = evidence_key(thread_id, *key)
 
     def added(before: bytes | None) -> bytes:
-        return ormsgpack.packb([*(_held(before) if before else []), [thread_id, *evidence]])
+        return ormsgpack.packb([*(_held(before) if before else []), entry.packed()])
 
     await change_record(backend, name, added, f"quarantine of checkpoint {key.id} of thread {thread_id!r}", Conflict)
 
@@ -195,7 +199,7 @@ async def quarantined(backend: Backend, thread_id: str | None = None) -> list[Qu
             entries = entries_of(name, await read_record(backend, name))
         except Corrupt:
             continue  # fsck and rotation tell of it
-        found += [_described(head, rows) for head, rows in entries]
+        found += map(_described, entries)
     chosen = [one for one in found if thread_id in (None, one.thread_id) and one.thread_id.startswith(prefix)]
     return sorted(chosen, key=lambda one: (one.thread_id, one.quarantined, one.key))
 
@@ -208,23 +212,24 @@ async def unquarantine(store: Context, chosen: Any, now: float) -> int:
     if not isinstance(chosen, Sequence) or not all(isinstance(one, Quarantined) for one in chosen):
         raise InvalidRequest("unquarantine takes a list of what quarantined() gives")
     for one in chosen:
-        await _put_back(store.backend, one, now)
+        await _put_back(store, one, now)
     if chosen:
         store.tools.forget()
     return len(chosen)
 
 
-async def _put_back(backend: Backend, one: Quarantined, now: float) -> None:
+async def _put_back(store: Context, one: Quarantined, now: float) -> None:
+    backend = store.backend
     name = evidence_key(one.thread_id, *one.key)
     for _ in range(ATTEMPTS):
         before = await read_record(backend, name)
         entries = entries_of(name, before)
-        at = next((at for at, (head, rows) in enumerate(entries) if _described(head, rows) == one), None)
+        at = next((at for at, entry in enumerate(entries) if _described(entry) == one), None)
         if at is None:
             raise NotFound(f"thread {one.thread_id!r}: checkpoint {one.checkpoint_id} is not in quarantine")
-        if not await _applied(backend, one, entries[at][1], now):
+        if not await _applied(store, one, entries[at], now):
             continue
-        left = [[*head, *(row and tuple(row) for row in rows)] for n, (head, rows) in enumerate(entries) if n != at]
+        left = [entry.packed() for n, entry in enumerate(entries) if n != at]
         if not await swap_record(backend, name, before, ormsgpack.packb(left) if left else None):
             continue
         if not left:
@@ -235,7 +240,8 @@ async def _put_back(backend: Backend, one: Quarantined, now: float) -> None:
     )
 
 
-async def _applied(backend: Backend, one: Quarantined, rows: Sequence[Any], now: float) -> bool:
+async def _applied(store: Context, one: Quarantined, entry: Entry, now: float) -> bool:
+    backend = store.backend
     thread = await backend.thread(one.thread_id)
     if thread is None or thread.status == "deleted":
         raise Conflict(f"the thread {one.thread_id!r} was deleted: its checkpoint {one.checkpoint_id} has no place")
@@ -244,19 +250,21 @@ async def _applied(backend: Backend, one: Quarantined, rows: Sequence[Any], now:
         raise Conflict(
             f"the thread {one.thread_id!r} was deleted and begun anew: {one.checkpoint_id} is of its life before"
         )
-    row, *writes = rows
+    row, *writes = entry.rows
     found = await backend.find(one.thread_id, *one.key, with_writes=False)
     if found is not None and found.row != row:
         raise Conflict(f"thread {one.thread_id!r}: checkpoint {one.checkpoint_id} was put again since; delete it first")
     change = Change(thread_id=one.thread_id, now=now, stamp=thread.stamp, begins=False)
-    change.checkpoints, change.writes = [row] if row is not None else [], writes
+    change.checkpoints = [row] if isinstance(row, CheckpointRow) else []
+    change.writes = [write for write in writes if isinstance(write, WriteRow)]
+    change.chunks = await rows_of(Walk(store, thread.pool), entry.away)
     [outcome] = await backend.apply([change])
     return isinstance(outcome, Applied)
 
 
-def _described(head: list[Any], rows: Sequence[CheckpointRow | WriteRow | None]) -> Quarantined:
-    thread_id, when, why = head
-    row, *writes = rows
+def _described(entry: Entry) -> Quarantined:
+    thread_id, when, why = entry.head
+    row, *writes = entry.rows
     first = row if row is not None else writes[0]
     assert first is not None
     named = first.id if isinstance(first, CheckpointRow) else first.checkpoint_id

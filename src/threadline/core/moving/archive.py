@@ -7,36 +7,57 @@ opened with the same key ring. One that is to hold plain text is filled as any o
 from __future__ import annotations
 
 from ...codec.limits import unpack
+from ...codec.seal import KeyRing
 from ...errors import Corrupt, NotFound
+from ...packs.cold import hot_form
 from ...ports.checkpoints import CheckpointKey, ThreadRow
 from ...ports.records import RecordChange, RecordSpace, Scan, pack_name
 from ..context import Context
 from ..paging import each_thread, record_pages, thread_rows
+from ..rows import form_of_thread
 from ..store_records import KEYS, read_record
 from .copy import Adopt, copy_between
 from .items import SPACES
 from .report import CopyChoice, CopyReport, Progress
 from .translate import are_same
 
-__all__ = ["fill_archive", "is_base_of"]
+__all__ = ["fill_archive", "why_no_base"]
 
 _PAGE = 500
 
 
-async def is_base_of(source: Context, archive: Context, adopt: Adopt | None) -> bool:
-    """Whether an archive that was loaded was made from this store, and so can be added to.
+async def why_no_base(source: Context, archive: Context, adopt: Adopt | None) -> str | None:
+    """Why an archive that was loaded cannot be added to, after its name; None where it was made from this store.
 
     Another store's rows are bound to other pools and named by another key, also where the store was restored from
     this very archive.
     """
-    if not await _has_same_secret(source, archive, adopt):
-        return False
+    if not await _has_same_secret(source, archive, adopt) or not await _has_same_threads(source, archive, adopt):
+        return "is no backup of this store as it is now, or was made with other keys"
+    missing = await _missing_keys(source, archive, adopt)
+    return f"holds what is sealed under {missing}, which was not given" if missing else None
+
+
+async def _has_same_threads(source: Context, archive: Context, adopt: Adopt | None) -> bool:
+    """Whether some thread of an archive is in the store as it is there, or there is none."""
     is_empty = True
     async for held in each_thread(archive):
         is_empty = False
         if _is_same_thread(held, await source.thread(held.thread_id), are_verbatim=adopt is not None):
             return True
     return is_empty
+
+
+async def _missing_keys(source: Context, archive: Context, adopt: Adopt | None) -> list[str]:
+    """The ids of keys that an archive needs and the ring of the store lacks: what is added to it could not be read."""
+    ring = source.tools.envelope.ring if adopt is not None else None
+    stored = await read_record(archive.backend, KEYS)
+    if not isinstance(ring, KeyRing) or stored is None:
+        return []  # plain, or a cipher that has its keys by itself
+    numbers = {hot_form(form) >> 1 for form in await archive.backend.forms()}
+    numbers.update([form_of_thread(thread) >> 1 async for thread in each_thread(archive)])
+    known = dict(enumerate(unpack(stored)[0], start=1))
+    return sorted({known.get(number, f"key number {number}") for number in numbers if number} - set(ring.ids))
 
 
 async def _has_same_secret(source: Context, archive: Context, adopt: Adopt | None) -> bool:

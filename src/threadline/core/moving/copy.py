@@ -59,11 +59,13 @@ async def copy_between(
 
 
 async def threads_chosen(source: Context, choice: CopyChoice) -> list[ThreadRow]:
-    """The living threads of a store that are chosen; NotFound for one that was named and is not there."""
+    """The living threads of a store that fit all of a choice; NotFound for one that was named and is not there."""
     if choice.thread_ids is not None:
-        return [await living(source, thread_id) for thread_id in dict.fromkeys(choice.thread_ids)]
-    since = choice.since
-    rows = [row async for row in each_thread(source, choice.prefix) if since is None or row.active >= since]
+        named = [await living(source, thread_id) for thread_id in dict.fromkeys(choice.thread_ids)]
+        rows = [row for row in named if row.thread_id.startswith(choice.prefix)]
+    else:
+        rows = [row async for row in each_thread(source, choice.prefix)]
+    rows = [row for row in rows if choice.since is None or row.active >= choice.since]
     if choice.filter:
         listing, wanted = Listing.of(prefix=choice.prefix, filter=choice.filter), set[str]()
         while page := await listing.next_page(source):

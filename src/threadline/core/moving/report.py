@@ -20,7 +20,7 @@ class CopyChoice:
     """Which part of a store is copied, and how."""
 
     prefix: str = ""
-    # Only these threads, all of which must be there; None for all that the others of these fields choose.
+    # Only these threads, all of which must be there; what the other fields say must be true of them, too.
     thread_ids: Collection[str] | None = None
     # Threads whose metadata match, and which were last active at this time or later.
     filter: Mapping[str, Any] | None = None

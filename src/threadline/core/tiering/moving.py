@@ -17,7 +17,7 @@ from ...packs.cold import COLD, REFERENCE_BYTES, Reference, cold_row, fits, hot_
 from ...packs.reader import read_pack
 from ...packs.writer import PackWriter
 from ...ports.checkpoints import DIGEST_BYTES, Backend, ChunkRow
-from ...ports.objects import Tier, absence_of, why_lost
+from ...ports.objects import ALTERED, GONE, Tier, absence_of, why_lost
 from ..paging import parts_of
 from .choosing import Chosen
 from .registry import ObjectRecord, note_object
@@ -40,6 +40,8 @@ class Mover:
     def __init__(self, backend: Backend, tier: Tier, now: float, renew: Callable[[], Awaitable[None]]) -> None:
         self._backend, self._tier, self._now, self._renew = backend, tier, now, renew
         self.chunks = self.bytes = self.objects = 0
+        # Objects that were to be written anew and could not be read, and what became of them.
+        self.unreadable: dict[str, str] = {}
 
     async def move(self, pool: int, chosen: Sequence[Chosen]) -> None:
         """Move hot chunks of a pool."""
@@ -58,7 +60,7 @@ class Mover:
         await self._carry(pool, writer, rows)
 
     async def rewrite(self, pool: int, cold: Sequence[Cold]) -> None:
-        """Move living chunks out of objects that are to go, into new ones. What cannot be read stays where it is."""
+        """Move living chunks out of objects that are to go, into new ones. What cannot be read stays, and is noted."""
         writer, rows = self._new(pool), list[ChunkRow]()
         for part in parts_of(cold, lambda one: one[1].length, _READ_BYTES):
             for row, data in await self._read(part):
@@ -78,11 +80,17 @@ class Mover:
             contents = await self._tier.objects.read(
                 name, [(one.offset, one.length) for _, one in wanted], is_fresh=True
             )
-            found += [
+            if contents is None:
+                self.unreadable[name] = GONE
+                continue
+            whole = [
                 (row, content)
-                for (row, reference), content in zip(wanted, contents or (), strict=bool(contents))
+                for (row, reference), content in zip(wanted, contents, strict=True)
                 if fits(reference, content)
             ]
+            if len(whole) < len(wanted):
+                self.unreadable[name] = ALTERED
+            found += whole
         return found
 
     def _new(self, pool: int) -> PackWriter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from ...errors import InvalidRequest, NotFound, Unavailable
@@ -12,18 +13,20 @@ from ...ports.objects import Tier, tier_of
 from ...ports.rules import HIDDEN
 from .. import leases
 from ..context import Context
+from ..integrity.evidence import objects_of_evidence
 from ..paging import each_pool, each_thread
 from ..retention.policy import TierPolicy, seconds_of
 from ..stats import add_up
 from .choosing import Due, choose_chunks, cold_chunks, due_of, reachable_from
 from .moving import Mover, restore_chunks
+from .place import settle_place
 from .registry import ObjectRecord, forget_object, note_orphan, registered
 from .shapes import PackUse, Restored, Tiered, TierPlan, TierStatus, chosen_to_rewrite
 
-__all__ = ["plan_tier", "restore_tier", "run_tier", "tier_status"]
+__all__ = ["TIERER", "plan_tier", "restore_tier", "run_tier", "tier_status"]
 
 Progress = Callable[[int, int], None]
-_TIERER = "threadline:tier"
+TIERER = "threadline:tier"
 _TIERER_SECONDS = 600.0
 GRACE = "1d"
 
@@ -45,7 +48,7 @@ async def plan_tier(
     records = await registered(store.backend)
     uses = await _uses(store.backend, tier, records)
     rewrites = [pack for packs in _by_pool(uses).values() for pack in chosen_to_rewrite(packs)]
-    orphans = [records[pack.name] for pack in uses if not pack.live_bytes]
+    orphans = [records[pack.name] for pack in uses if pack.is_orphan]
     return TierPlan(
         threads=tuple(sorted(threads)),
         chunks=chunks,
@@ -64,29 +67,49 @@ async def run_tier(
     *,
     thread_ids: Sequence[str] | None = None,
     grace: Any = GRACE,
+    moved: bool = False,
     progress: Progress | None = None,
 ) -> Tiered:
-    """Move what is due, write packs anew of which too much is dead, delete objects that were orphans for the grace."""
+    """Move what is due, write packs anew of which too much is dead, delete objects that were orphans for the grace.
+
+    With `moved` the objects are at another place than before.
+    """
     rules, tier = _rules(store, policy), _tier(store)
     grace_seconds = seconds_of(grace, "grace") or 0.0
     lease = _Lease(store.backend, now)
     if not await lease.take():
-        return Tiered(is_elsewhere=True)
+        held = await leases.held(store.backend, TIERER, now)
+        return Tiered(
+            is_elsewhere=True,
+            holder=held.holder if held is not None else "",
+            seconds_left=held.ends - now if held is not None else 0.0,
+        )
     try:
+        await settle_place(store.backend, tier, partial(_uses_now, store.backend, tier), moved=moved)
         mover = Mover(store.backend, tier, now, lease.renew)
         due_pools = await _due_pools(store, rules, now, thread_ids)
         for done, (pool, due) in enumerate(due_pools.items()):
             await mover.move(pool, await choose_chunks(store.backend, pool, due, rules))
             if progress is not None:
                 progress(done + 1, len(due_pools))
-        moved = mover.chunks, mover.bytes
+        chunks, size = mover.chunks, mover.bytes
         rewritten = await _rewrite(store.backend, tier, mover)
         deleted = await _delete_orphans(store.backend, tier, now, grace_seconds, lease)
-        if moved[0]:
+        if chunks:
             await store.backend.trim()
     finally:
         await lease.release()
-    return Tiered(chunks=moved[0], bytes=moved[1], objects=mover.objects, rewritten=rewritten, deleted=deleted)
+    return Tiered(
+        chunks=chunks,
+        bytes=size,
+        objects=mover.objects,
+        rewritten=rewritten,
+        deleted=deleted,
+        problems=tuple(
+            f"the object {name} of {tier.objects.where} {fate}: it could not be written anew"
+            for name, fate in sorted(mover.unreadable.items())
+        ),
+    )
 
 
 async def restore_tier(
@@ -140,7 +163,7 @@ async def tier_status(store: Context) -> TierStatus:
         objects=len(records),
         object_bytes=sum(record.size for record in records.values()),
         dead_bytes=sum(pack.dead_bytes for pack in uses),
-        orphans=sum(not pack.live_bytes for pack in uses),
+        orphans=sum(pack.is_orphan for pack in uses),
     )
 
 
@@ -153,20 +176,21 @@ class _Lease:
         self._until = 0.0
 
     async def take(self) -> bool:
-        self._token = await leases.take(self._backend, _TIERER, _TIERER_SECONDS, self._now(), None)
+        holder = leases.this_process()
+        self._token = await leases.take(self._backend, TIERER, _TIERER_SECONDS, self._now(), None, holder)
         self._until = self._now() + _TIERER_SECONDS / 2
         return self._token is not None
 
     async def renew(self) -> None:
         if self._now() < self._until or self._token is None:
             return
-        if await leases.take(self._backend, _TIERER, _TIERER_SECONDS, self._now(), self._token) is None:
+        if await leases.take(self._backend, TIERER, _TIERER_SECONDS, self._now(), self._token) is None:
             raise Unavailable("another process began to run the cold tier while this one stood still: run it again")
         self._until = self._now() + _TIERER_SECONDS / 2
 
     async def release(self) -> None:
         if self._token is not None:
-            await leases.release(self._backend, _TIERER, self._token)
+            await leases.release(self._backend, TIERER, self._token)
 
     def _now(self) -> float:
         return time.time() + self._ahead
@@ -220,6 +244,10 @@ async def _named(store: Context, thread_ids: Sequence[str]) -> list[ThreadRow]:
     return found
 
 
+async def _uses_now(backend: Backend, tier: Tier) -> list[PackUse]:
+    return await _uses(backend, tier, await registered(backend))
+
+
 async def _uses(backend: Backend, tier: Tier, records: dict[str, ObjectRecord]) -> list[PackUse]:
     """How much of each registered object is needed, counted from the rows of its pool."""
     live = dict.fromkeys(records, 0)
@@ -227,8 +255,15 @@ async def _uses(backend: Backend, tier: Tier, records: dict[str, ObjectRecord]) 
         for _, reference in await cold_chunks(backend, tier, pool):
             if reference.object_name in live:
                 live[reference.object_name] += reference.length
+    held = await objects_of_evidence(backend) if records else set()
     return [
-        PackUse(name=name, pool=record.pool, chunk_bytes=record.chunk_bytes, live_bytes=live[name])
+        PackUse(
+            name=name,
+            pool=record.pool,
+            chunk_bytes=record.chunk_bytes,
+            live_bytes=live[name],
+            is_held=held is None or name in held,
+        )
         for name, record in records.items()
     ]
 
@@ -242,13 +277,13 @@ def _by_pool(uses: Iterable[PackUse]) -> dict[int, list[PackUse]]:
 
 async def _rewrite(backend: Backend, tier: Tier, mover: Mover) -> int:
     rewritten = 0
-    for pool, packs in _by_pool(await _uses(backend, tier, await registered(backend))).items():
+    for pool, packs in _by_pool(await _uses_now(backend, tier)).items():
         chosen = {pack.name for pack in chosen_to_rewrite(packs)}
         if not chosen:
             continue
         cold = [one for one in await cold_chunks(backend, tier, pool) if one[1].object_name in chosen]
         await mover.rewrite(pool, cold)
-        rewritten += len(chosen)
+        rewritten += len(chosen - mover.unreadable.keys())
     return rewritten
 
 
@@ -259,7 +294,7 @@ async def _delete_orphans(backend: Backend, tier: Tier, now: float, grace_second
     deleted = 0
     for pack in await _uses(backend, tier, records):
         record = records[pack.name]
-        if pack.live_bytes:
+        if not pack.is_orphan:
             await note_orphan(backend, record, None)
             continue
         record = await note_orphan(backend, record, record.orphaned if record.orphaned is not None else now)

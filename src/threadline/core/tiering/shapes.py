@@ -22,6 +22,13 @@ class PackUse:
     pool: int
     chunk_bytes: int
     live_bytes: int
+    # Whether what is in quarantine needs it.
+    is_held: bool = False
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether nothing needs it."""
+        return not self.live_bytes and not self.is_held
 
     @property
     def dead_bytes(self) -> int:
@@ -59,8 +66,12 @@ class Tiered:
     objects: int = 0
     rewritten: int = 0
     deleted: int = 0
-    # Whether another process is at it, so that this one left it alone.
+    # Objects that could not be written anew, because they are lost, a sentence each; fsck names the threads.
+    problems: tuple[str, ...] = ()
+    # Whether another process is at it, so that this one left it alone; which, and how long its lease lasts if it died.
     is_elsewhere: bool = False
+    holder: str = ""
+    seconds_left: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
