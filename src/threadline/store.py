@@ -288,7 +288,7 @@ class ItemStore:
         if self.put_all(asked, PutOp, places_of):
             return [None] * len(asked)
         prepared = prepare(self._options, self._tools.codec, asked)
-        vectors = self._embedder.embed(prepared.texts) if self._embedder is not None and prepared.texts else []
+        vectors = self._embedder.embed(prepared.texts, prepared.queries) if prepared.spans and self._embedder else []
         return self._run(lambda store: run_batch(store, self._options, prepared, vectors))
 
     async def abatch(self, ops: Iterable[Any]) -> list[Any]:
@@ -296,7 +296,8 @@ class ItemStore:
         if await self.aput_all(asked, PutOp, places_of):
             return [None] * len(asked)
         prepared = prepare(self._options, self._tools.codec, asked)
-        vectors = await self._embedder.aembed(prepared.texts) if self._embedder is not None and prepared.texts else []
+        embedder = self._embedder if prepared.spans else None
+        vectors = await embedder.aembed(prepared.texts, prepared.queries) if embedder is not None else []
         if self._has_indexes and is_plain_write(self._options, prepared):
             # Puts of tasks that wait at the same time share a commit.
             operation = bound(self._tools, lambda store: run_batch(store, self._options, prepared, vectors))

@@ -16,6 +16,7 @@ import langgraph.store.postgres
 import langgraph.store.sqlite
 import psycopg
 import pytest
+from langchain_core.embeddings import Embeddings
 from langgraph.graph import START, StateGraph
 from langgraph.store.base import (
     BaseStore,
@@ -338,6 +339,26 @@ def test_semantic_search_has_the_order_and_scores_of_the_original(half, store):
         assert [item.score for item in found] == pytest.approx([item.score for item in expected], abs=1e-5)
         narrowed = half.call(store, "search", ("fruit",), query=query, filter={"n": {"$gt": 2}}, limit=2)
         assert [item.key for item in narrowed] == [item.key for item in expected if item.value["n"] > 2][:2]
+
+
+class Asymmetric(Embeddings):
+    """A model that sees a question with other eyes than what answers it."""
+
+    def embed_documents(self, texts):
+        return [[1.0, 0.0] if text == "x" else [0.0, 1.0] for text in texts]
+
+    def embed_query(self, text):
+        return [0.0, 1.0] if text == "x" else [1.0, 0.0]
+
+
+def test_queries_are_embedded_as_the_original_embeds_them(half):
+    index = {"dims": 2, "embed": Asymmetric(), "fields": ["text"]}
+    for made in (ours.InMemoryStore(index=index), langgraph.store.memory.InMemoryStore(index=index)):
+        made.batch([PutOp(("n",), "1", {"text": "x"}), PutOp(("n",), "2", {"text": "y"})])
+        for query, expected in (("x", ["2", "1"]), ("y", ["1", "2"])):
+            ops = [SearchOp(("n",), query=query)]
+            [found] = made.batch(ops) if half.name == "sync" else asyncio.run(made.abatch(ops))
+            assert [item.key for item in found] == expected
 
 
 def test_a_real_embedding_finds_by_meaning(half, tmp_path):

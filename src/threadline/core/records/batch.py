@@ -139,8 +139,11 @@ class Prepared(NamedTuple):
     """Checked operations, and the texts to embed for them."""
 
     ops: list[Any]
+    # Of the values to put.
     texts: list[str]
-    # For each put or search that has some: where its texts begin, and how many there are.
+    queries: list[str]
+    # For each put or search that has some: where its vectors begin, of the texts and then of the queries, and how many
+    # there are.
     spans: dict[int, tuple[int, int]]
 
 
@@ -148,6 +151,7 @@ def prepare(options: StoreOptions, codec: Codec, ops: Iterable[Any]) -> Prepared
     """Check operations and collect the texts to embed; raises InvalidRequest before anything is stored."""
     checked: list[Any] = []
     texts: list[str] = []
+    queries: dict[int, str] = {}
     spans: dict[int, tuple[int, int]] = {}
     for position, op in enumerate(ops):
         own: list[str] = []
@@ -159,7 +163,7 @@ def prepare(options: StoreOptions, codec: Codec, ops: Iterable[Any]) -> Prepared
         elif hasattr(op, "namespace_prefix"):
             _check_search(op)
             if op.query and options.dims is not None:
-                own = [op.query]
+                queries[position] = op.query
         elif hasattr(op, "key"):
             check_namespace(op.namespace)
             check_key(op.key)
@@ -169,7 +173,8 @@ def prepare(options: StoreOptions, codec: Codec, ops: Iterable[Any]) -> Prepared
             spans[position] = (len(texts), len(own))
             texts += own
         checked.append(op)
-    return Prepared(checked, texts, spans)
+    spans.update({position: (len(texts) + number, 1) for number, position in enumerate(queries)})
+    return Prepared(checked, texts, list(queries.values()), spans)
 
 
 def is_plain_write(options: StoreOptions, prepared: Prepared) -> bool:

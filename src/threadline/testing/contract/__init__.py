@@ -35,7 +35,7 @@ from . import (
     waiting,
     writes,
 )
-from .stores import cached, items, records
+from .stores import cached, items, meaning, records
 
 __all__ = ["Broken", "CONTRACT", "promises_for", "run_contract"]
 
@@ -71,6 +71,7 @@ _SUBJECTS = (
     service,
     records,
     items,
+    meaning,
     cached,
 )
 CONTRACT: tuple[Promise, ...] = tuple(promise for subject in _SUBJECTS for promise in _promises(subject))
