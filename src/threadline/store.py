@@ -37,7 +37,7 @@ from .core.records.items import (
     sweep_items,
     time_now,
 )
-from .core.records.past import history_of
+from .core.records.past import history_of, restorable
 from .core.records.shapes import ItemOptions, Version, name_of
 from .core.records.single import (
     Columns,
@@ -55,7 +55,7 @@ from .core.records.single import (
     read_now,
 )
 from .core.records.vectors import numpy_module
-from .errors import InvalidRequest, NotFound
+from .errors import InvalidRequest
 from .ports.engine import Engine
 from .ports.records import RecordSpace, pack_name
 
@@ -346,11 +346,13 @@ class ItemStore:
         return await self._arun(self._recalling(namespace, key))
 
     def restore(self, namespace: Namespace, key: str, *, version: int) -> None:
-        """Put an earlier value of an item again, as its newest version; NotFound where it is not kept."""
-        self.put(namespace, key, _version_of(self.history(namespace, key), key, version))
+        """Put an earlier value again, with the time to live that it had, as the newest version; NotFound without it."""
+        value, ttl = restorable(self.history(namespace, key), key, version)
+        self.put(namespace, key, value, ttl=ttl)
 
     async def arestore(self, namespace: Namespace, key: str, *, version: int) -> None:
-        await self.aput(namespace, key, _version_of(await self.ahistory(namespace, key), key, version))
+        value, ttl = restorable(await self.ahistory(namespace, key), key, version)
+        await self.aput(namespace, key, value, ttl=ttl)
 
     # -- the store as a whole
 
@@ -491,10 +493,3 @@ class ItemStore:
             raise InvalidRequest(_NO_HISTORY)
         name = name_of(check_namespace(namespace), check_key(key))
         return lambda store: history_of(store, name)
-
-
-def _version_of(history: Sequence[Version], key: str, version: int) -> dict[str, Any]:
-    for one in history:
-        if one.version == version and one.value is not None:
-            return one.value
-    raise NotFound(f"no version {version} of item {key!r} is kept")

@@ -179,7 +179,9 @@ def prepare(options: StoreOptions, codec: Codec, ops: Iterable[Any]) -> Prepared
 
 def is_plain_write(options: StoreOptions, prepared: Prepared) -> bool:
     """Whether operations are puts that need not read anything first."""
-    return not options.items.keeps_history and all(type(op) is Put and op.if_version is None for op in prepared.ops)
+    return not options.items.keeps_history and all(
+        type(op) is Put and op.if_version is None and op.content is not None for op in prepared.ops
+    )
 
 
 async def run_batch(
@@ -307,6 +309,9 @@ def _meets(namespace: tuple[str, ...], condition: Any) -> bool:
 def _checked_put(options: ItemOptions, codec: Codec, op: Any) -> Put:
     namespace, key, value, ttl = check_namespace(op.namespace), check_key(op.key), op.value, op.ttl
     seconds = ttl_seconds(ttl) if ttl is not None else None
+    if_version = getattr(op, "if_version", None)
+    if if_version is not None and (type(if_version) is not int or if_version < 0):
+        raise InvalidRequest(f"if_version is the version of an item, or 0 for none, not {if_version!r}")
     return Put(
         namespace,
         key,
@@ -314,7 +319,7 @@ def _checked_put(options: ItemOptions, codec: Codec, op: Any) -> Put:
         seconds,
         searchable_of(value, options.indexed) if options.indexed and value is not None else None,
         None,
-        getattr(op, "if_version", None),
+        if_version,
     )
 
 

@@ -191,6 +191,6 @@ async def entry_figures(store: Context, namespace: Sequence[str] | None = None) 
 async def sweep_entries(store: Context, now: float) -> int:
     """Delete what has expired; returns how many entries went."""
     count = 0
-    while names := await store.backend.expire_records(CACHE, now, _PAGE):
-        count += len(names)
+    while expired := await store.backend.expire_records(CACHE, now, _PAGE):
+        count += len(expired)
     return count

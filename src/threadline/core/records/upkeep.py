@@ -8,8 +8,8 @@ from ...base.printable import printable
 from ...errors import Corrupt, NotAllowed
 from ...ports.records import Record, RecordSpace, Scan, split_name
 from ..context import Context
-from .contents import PLAIN_OBJECT, place_of_record, unwrapped
-from .items import read_item, read_vectors
+from .contents import PLAIN_OBJECT, place_of_record, read_item, unwrapped
+from .items import read_vectors
 from .past import read_past
 
 __all__ = ["damaged_records", "rotate_records"]

@@ -35,7 +35,7 @@ from . import (
     waiting,
     writes,
 )
-from .stores import cached, items, meaning, records
+from .stores import cached, items, meaning, past, records
 
 __all__ = ["Broken", "CONTRACT", "promises_for", "run_contract"]
 
@@ -72,6 +72,7 @@ _SUBJECTS = (
     records,
     items,
     meaning,
+    past,
     cached,
 )
 CONTRACT: tuple[Promise, ...] = tuple(promise for subject in _SUBJECTS for promise in _promises(subject))
