@@ -54,7 +54,7 @@ from .core.records.single import (
     put_packed,
     read_now,
 )
-from .core.records.vectors import numpy_module
+from .core.records.vectors import numpy_module, parse_path
 from .errors import InvalidRequest
 from .ports.engine import Engine
 from .ports.records import RecordSpace, pack_name
@@ -89,8 +89,9 @@ class ItemStore:
         self._engine = engine
         self._tools = tools
         self._embedder = Embedder(index) if index is not None else None
-        if index is not None:
+        if self._embedder is not None:
             numpy_module()  # what is missing is said now, and not by the first put
+            [*map(parse_path, self._embedder.fields)]
         self._default_ttl = default_ttl
         ttl_seconds(default_ttl)
         versions, seconds = kept_versions(keep_versions)

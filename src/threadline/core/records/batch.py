@@ -16,7 +16,7 @@ from ...codec.codec import Codec
 from ...errors import Corrupt, InvalidRequest
 from ...ports.records import pack_name
 from ..context import Context
-from ..filters import check_filter, matches
+from ..filters import check_item_filter, item_matches
 from .checks import check_key, check_namespace, ttl_seconds
 from .contents import pack_item, unpack
 from .items import get_items, list_groups, put_items, refresh_items, search_items, searchable_of
@@ -102,7 +102,9 @@ def namespaces_op(
 ) -> ListNamespacesOp:
     """The operation for namespaces that begin or end with some labels."""
     conditions = [
-        MatchCondition(kind, tuple(path)) for kind, path in (("prefix", prefix), ("suffix", suffix)) if path is not None
+        MatchCondition(kind, check_namespace(path, may_be_empty=True))
+        for kind, path in (("prefix", prefix), ("suffix", suffix))
+        if path is not None
     ]
     return ListNamespacesOp(conditions, max_depth, limit, offset)
 
@@ -167,7 +169,9 @@ def prepare(options: StoreOptions, codec: Codec, ops: Iterable[Any]) -> Prepared
         elif hasattr(op, "key"):
             check_namespace(op.namespace)
             check_key(op.key)
-        elif not hasattr(op, "match_conditions"):
+        elif hasattr(op, "match_conditions"):
+            _check_listing(op)
+        else:
             raise InvalidRequest(f"a batch takes GetOp, PutOp, SearchOp and ListNamespacesOp, not {type(op).__name__}")
         if own:
             spans[position] = (len(texts), len(own))
@@ -256,7 +260,7 @@ async def _by_meaning(
     store: Context, options: StoreOptions, op: Any, prefix: bytes, query: bytes, wanted: int
 ) -> list[tuple[Found, float | None]]:
     """The items nearest to a query that match the filter."""
-    filter = check_filter(op.filter)
+    filter = check_item_filter(op.filter)
     found: list[tuple[Found, float | None]] = []
     async for ranking in ranked(store, prefix, query, options.dims or 0, wanted, by_index=options.has_vector_index):
         for start in range(0, len(ranking), _BATCH):
@@ -264,7 +268,7 @@ async def _by_meaning(
             items = await get_items(store, [name for _, name, _ in part], refresh=False)
             for (score, _, made), item in zip(part, items, strict=True):
                 # Embeddings of another time are of a former value, which a store without an index has replaced.
-                if item is not None and item.updated == made and matches(item.value, filter):
+                if item is not None and item.updated == made and item_matches(item.value, filter):
                     found.append((item, score))
                     if len(found) == wanted:
                         return found
@@ -273,9 +277,6 @@ async def _by_meaning(
 
 async def _namespaces(store: Context, op: Any) -> list[tuple[str, ...]]:
     conditions = list(op.match_conditions or ())
-    for condition in conditions:
-        if condition.match_type not in ("prefix", "suffix"):
-            raise InvalidRequest(f"a condition matches a prefix or a suffix, not {condition.match_type!r}")
     fixed: list[str] = []
     for condition in conditions:
         if condition.match_type == "prefix":
@@ -332,12 +333,26 @@ def _checked_index(index: Any) -> Any:
     return tuple(index)
 
 
-def _check_search(op: Any) -> None:
-    check_namespace(op.namespace_prefix, may_be_empty=True)
-    for name in ("limit", "offset"):
+def _check_numbers(op: Any, *names: str) -> None:
+    for name in names:
         number = getattr(op, name)
         if type(number) is not int or number < 0:
             raise InvalidRequest(f"{name} is a number, 0 or more, not {number!r}")
+
+
+def _check_listing(op: Any) -> None:
+    _check_numbers(op, "limit", "offset")
+    if op.max_depth is not None:
+        _check_numbers(op, "max_depth")
+    for condition in op.match_conditions or ():
+        if condition.match_type not in ("prefix", "suffix"):
+            raise InvalidRequest(f"a condition matches a prefix or a suffix, not {condition.match_type!r}")
+        check_namespace(condition.path, may_be_empty=True)
+
+
+def _check_search(op: Any) -> None:
+    check_namespace(op.namespace_prefix, may_be_empty=True)
+    _check_numbers(op, "limit", "offset")
     after = getattr(op, "after", None)
     if after is not None and not isinstance(after, Item):
         raise InvalidRequest(f"after is an item of an earlier page, not {type(after).__name__}")
@@ -400,7 +415,13 @@ def moment_of(seconds: float) -> datetime:
     """A time as callers see it."""
     try:
         return datetime.fromtimestamp(seconds, timezone.utc)
-    except (OverflowError, OSError, ValueError):  # before 1970 on some systems
-        return _EPOCH + timedelta(seconds=seconds)
+    except (OverflowError, OSError, ValueError):  # before 1970 on some systems, or beyond all calendars
+        latest = datetime.max if seconds > 0 else datetime.min
+        try:
+            return _EPOCH + timedelta(seconds=seconds)
+        except OverflowError:
+            return latest.replace(tzinfo=timezone.utc)
+        except ValueError:
+            raise Corrupt("the record of an item is damaged: one of its times is none") from None
     except TypeError:  # SQLite keeps anything in any column
         raise Corrupt("the record of an item is damaged: one of its times is none") from None

@@ -25,7 +25,7 @@ from ...base.printable import printable
 from ...errors import Conflict, Corrupt, InvalidRequest
 from ...ports.records import ABSENT, Expired, Record, RecordChange, RecordSpace, Scan, split_name
 from ..context import Context, Tools
-from ..filters import check_filter, look_up, matches
+from ..filters import check_item_filter, item_matches, look_up
 from ..rows import LONGEST_INDEXED, searchable_value
 from .contents import has_expired, read_item, unpack, unwrapped, wrapped
 from .past import EVERY_VERSION, has_past, last_version, note_ends, past_changes
@@ -279,7 +279,7 @@ async def search_items(
     `after` continues behind the item that was updated then and has this name, whether it is still there or not.
     `wanted_count` is how many the caller will probably take.
     """
-    wanted = check_filter(filter)
+    wanted = check_item_filter(filter)
     hints = _hints(wanted, options.indexed)
     # Where the database checks the whole filter, nearly all that it finds is wanted. In memory each page sorts all.
     size = min(wanted_count, _PAGE) if len(hints) == len(wanted) and not store.tools.keeps_objects else _PAGE
@@ -292,7 +292,7 @@ async def search_items(
         page = await store.scan_records(ITEM, scan)
         for record in _promising(store.tools, page, wanted) if store.tools.keeps_objects and wanted else page:
             item = read_item(store.tools, record)
-            if not wanted or matches(item.value, wanted):
+            if not wanted or item_matches(item.value, wanted):
                 yield item
         if len(page) < size:
             return
@@ -314,7 +314,7 @@ def _promising(tools: Tools, records: Sequence[Record], wanted: Mapping[str, Any
     """
     exact = _exact(wanted)
     needles = [packb(one) for one in exact if type(one) is str and one.isprintable()]
-    simple = [(key, one) for key, one in zip(wanted, exact, strict=True) if not isinstance(one, Mapping)]
+    simple = [(key, one) for key, one in zip(wanted, exact, strict=True) if not isinstance(one, (Mapping, list))]
     for record in records:
         content: Any = record.value[0]
         for needle in needles:

@@ -26,7 +26,7 @@ from ...ports.records import (
     split_name,
 )
 from ..context import Context, Tools
-from ..filters import check_filter, matches
+from ..filters import check_item_filter, item_matches
 from .contents import has_expired, read_item, unpack, unwrapped, value_of, wrapped
 from .shapes import Found, ItemOptions, Put, Version, name_of, path_of
 
@@ -123,13 +123,13 @@ async def search_as_of(
     after: tuple[float, bytes] | None = None,
 ) -> list[Found]:
     """The items below a prefix as they were at a moment, the last updated first, then by name; `after` one of them."""
-    wanted = check_filter(filter)
+    wanted = check_item_filter(filter)
     live = {record.name: record async for record in _pages(store, ITEM, prefix, None)}
     times: dict[bytes, _Times] = {name: _Times() for name in live}
     async for record in _kept(store, prefix, time.time()):
         times.setdefault(pack_name(split_name(record.name)[:-1]), _Times()).add(record, moment)
     items = [own.item(store.tools, name, live.get(name), moment) for name, own in times.items()]
-    found = [item for item in items if item is not None and matches(item.value, wanted)]
+    found = [item for item in items if item is not None and item_matches(item.value, wanted)]
     if after is not None:
         found = [item for item in found if (-item.updated, item.name) > (-after[0], after[1])]
     return sorted(found, key=lambda item: (-item.updated, item.name))

@@ -35,7 +35,7 @@ from . import (
     waiting,
     writes,
 )
-from .stores import cached, items, meaning, past, records
+from .stores import asking, cached, items, meaning, past, records
 
 __all__ = ["Broken", "CONTRACT", "promises_for", "run_contract"]
 
@@ -73,6 +73,7 @@ _SUBJECTS = (
     items,
     meaning,
     past,
+    asking,
     cached,
 )
 CONTRACT: tuple[Promise, ...] = tuple(promise for subject in _SUBJECTS for promise in _promises(subject))
