@@ -210,7 +210,10 @@ async def note_ends(store: Context, expired: Sequence[Expired]) -> None:
         last = await _last(store, name)
         if last is None:
             continue
-        past = read_past(store.tools, last)
+        try:
+            past = read_past(store.tools, last)
+        except (Corrupt, NotFound):
+            continue
         if past.value is not None and last.updated <= ends and _differs(_end(last, past), ends):
             noted = _packed(store.tools, last, past._replace(expired=ends))
             await store.backend.write_records([RecordChange(PAST, noted.name, noted, last.version)])
