@@ -1,6 +1,7 @@
 """A Cache: results of nodes for a time, sync and async on one object.
 
-A cache that cannot be reached, or an entry that cannot be decoded, is a miss with a warning: never a failed node.
+A cache that cannot be used, or an entry that cannot be decoded, is a miss with a warning: never a failed node. What the
+caller does wrong raises: keys, times to live, a cache that was closed.
 """
 
 from __future__ import annotations
@@ -26,17 +27,20 @@ from .core.records.cached import (
     sweep_entries,
     value_of,
 )
-from .core.records.checks import check_namespace
+from .core.records.checks import check_namespace, check_span
 from .core.records.contents import pack_result
 from .core.records.single import Packed, put_packed
 from .core.retention.policy import seconds_of
-from .errors import InvalidRequest, Unavailable
+from .errors import Closed, InvalidRequest, ThreadlineError, Unavailable
 from .ports.engine import Engine
 
 __all__ = ["ResultCache"]
 
 log = logging.getLogger("threadline.cache")
 T = TypeVar("T")
+C = TypeVar("C", bound="ResultCache")
+# How long nodes go without a cache that could not be reached: a call that waits in vain for it takes some seconds.
+_REST_SECONDS = 10.0
 
 
 class ResultCache:
@@ -46,6 +50,8 @@ class ResultCache:
         self._engine = engine
         self._tools = tools
         self._ttl = _seconds(ttl)
+        # When the storage is asked again that did not answer, on the monotonic clock.
+        self._rests_until: float | None = None
         # The engine where its records are objects of this process, which are got and set without a coroutine.
         self._memory: Any = engine if tools.keeps_objects and hasattr(engine, "held_entries") else None
         # Reads one entry without a coroutine, where the engine can.
@@ -60,45 +66,49 @@ class ResultCache:
         entries, memory = _entries(keys), self._memory
         if memory is not None and (held := memory.held_entries) is not None and self._tools.is_open:
             return held_values(self._tools.codec, entries, held.get)
+        if self._rests:
+            return {}
         try:
             if self._content_now is not None and len(entries) == 1 and self._tools.is_open:
                 content = self._content_now(entries[0][1])
                 if content is None or content[0] in UNSEALED:
                     return value_of(self._tools, entries[0], content)
             return self._engine.run(get_entries(self._tools, entries))
-        except Unavailable as error:
-            return _missed(error, {})
+        except ThreadlineError as error:
+            return self._missed(error, {})
 
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
         if self._memory is not None:
             return self.get(keys)
         entries = _entries(keys)
+        if self._rests:
+            return {}
         try:
             return await self._engine.arun(get_entries(self._tools, entries))
-        except Unavailable as error:
-            return _missed(error, {})
+        except ThreadlineError as error:
+            return self._missed(error, {})
 
     def set(self, pairs: Mapping[FullKey, tuple[Any, Any]]) -> None:
         """Keep values, each with its time to live: seconds, a timedelta, text such as `1h`, or None for the default."""
         packed, memory = self._packed(pairs), self._memory
         if memory is not None and (held := memory.held_entries) is not None and self._tools.is_open:
             held.put(packed, time.time())
-        elif packed:
+        elif packed and not self._rests:
             try:
                 self._engine.run(put_packed(self._tools, packed, CACHE))
-            except Unavailable as error:
-                _missed(error, None)
+            except ThreadlineError as error:
+                self._missed(error, None)
 
     async def aset(self, pairs: Mapping[FullKey, tuple[Any, Any]]) -> None:
         if self._memory is not None:
             self.set(pairs)
             return
         packed = self._packed(pairs)
-        if packed:
+        if packed and not self._rests:
             try:
                 await self._engine.awrite(put_packed(self._tools, packed, CACHE))
-            except Unavailable as error:
-                _missed(error, None)
+            except ThreadlineError as error:
+                self._missed(error, None)
 
     def delete(self, keys: Sequence[FullKey]) -> None:
         """Forget these entries."""
@@ -136,6 +146,18 @@ class ResultCache:
     async def aclose(self) -> None:
         await self._engine.aclose()
 
+    def __enter__(self: C) -> C:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self: C) -> C:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
     def _packed(self, pairs: Mapping[FullKey, tuple[Any, Any]]) -> list[Packed]:
         """Values as bytes, on the calling thread; one that cannot be stored is left out with a warning."""
         made: list[Packed] = []
@@ -144,12 +166,32 @@ class ResultCache:
             if type(pair) is not tuple or len(pair) != 2:
                 _require_pair(pair, "set takes a pair of value and time to live for each key, such as (value, None)")
             value, ttl = pair
-            seconds = self._ttl if ttl is None else float(ttl) if type(ttl) is int and ttl > 0 else _seconds(ttl)
+            seconds = (
+                self._ttl if ttl is None else float(ttl) if type(ttl) is int and 0 < ttl < 10**9 else _seconds(ttl)
+            )
             try:
                 made.append((name, pack_result(self._tools.codec, value), seconds, None, bound))
             except TypeError as error:
                 log.warning("the result for %r cannot be stored and is not cached: %s", named, printable(error))
         return made
+
+    @property
+    def _rests(self) -> bool:
+        """Whether the storage did not answer a moment ago, and nodes do not wait for it again."""
+        return self._rests_until is not None and time.monotonic() < self._rests_until
+
+    def _missed(self, error: ThreadlineError, otherwise: T) -> T:
+        """Tell why a node runs without the cache. A call that asks in vain takes seconds, so the next ones do not."""
+        if isinstance(error, Closed):
+            raise error
+        if isinstance(error, Unavailable):
+            self._rests_until = time.monotonic() + _REST_SECONDS
+            log.warning(
+                "the cache cannot be reached, and nodes run without it for %.0f s: %s", _REST_SECONDS, printable(error)
+            )
+        else:
+            log.warning("the cache cannot be used, and the node runs without it: %s", printable(error))
+        return otherwise
 
     def _run(self, operation: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
         return self._engine.run(bound(self._tools, operation))
@@ -172,7 +214,10 @@ def _entry(key: Any) -> Entry:
 
 
 def _seconds(ttl: Any) -> float | None:
-    return seconds_of(ttl, "ttl")
+    if isinstance(ttl, (int, float)) and ttl < 0:
+        return 0.0  # over at once, as LangGraph's caches take it
+    seconds = seconds_of(ttl, "ttl")
+    return check_span(seconds) if seconds is not None else None
 
 
 def _require_pair(value: Any, sentence: str) -> None:
@@ -186,8 +231,3 @@ def _namespaces(namespaces: Sequence[Sequence[str]] | None) -> list[tuple[str, .
     if isinstance(namespaces, str):
         raise InvalidRequest("clear takes a list of namespaces, each a tuple of texts")
     return [check_namespace(one, may_be_empty=True) for one in namespaces]
-
-
-def _missed(error: Unavailable, otherwise: T) -> T:
-    log.warning("the cache cannot be reached, and the node runs without it: %s", printable(error))
-    return otherwise

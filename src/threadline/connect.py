@@ -31,9 +31,11 @@ __all__ = [
     "check_driver",
     "check_options",
     "connect",
+    "is_pool",
     "make_cache_engine",
     "make_engine",
     "make_tools",
+    "refuse_ttl",
 ]
 
 
@@ -78,6 +80,12 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     tool_options = {name: options[name] for name in options if name in _TOOL_OPTIONS}
     engine_options = {name: options[name] for name in options if name not in _TOOL_OPTIONS or name in _SHARED_OPTIONS}
     return engine_options, tool_options
+
+
+def refuse_ttl(options: Mapping[str, Any]) -> None:
+    """Refuse what is the time to live of threads where items or entries are meant: it would be without effect."""
+    if "ttl" in options:
+        raise InvalidRequest("ttl= is of threads: the time to live of items and cached results is default_ttl=")
 
 
 # What serves a scheme: the module and class of its engine, the packages it needs, and their extra.
@@ -220,6 +228,13 @@ def _driver_of(given: Any) -> str:
     if inspect.isroutine(given) or isinstance(given, functools.partial):
         return "mysql"  # whose savers take a function that gives connections
     raise InvalidRequest(f"connection and pool take a driver's own, not {type(given).__name__}")
+
+
+def is_pool(given: Any) -> bool:
+    """Whether something that a driver or a subclass of it made is a pool of connections, and not a connection."""
+    return any(
+        one.__module__.partition(".")[0] == "psycopg_pool" or one.__name__ == "Pool" for one in type(given).__mro__
+    )
 
 
 def parse_url(url: str | os.PathLike[str] | None) -> tuple[str, str]:

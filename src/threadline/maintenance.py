@@ -101,7 +101,7 @@ class Maintenance(Face):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Swept:
-        """Delete expired threads, prune the others by a policy, collect; one sweeper at a time among replicas.
+        """Delete expired threads, items and cached results, prune the other threads by a policy, collect.
 
         With `trash`, a span of time, what goes can be restored until then.
         """

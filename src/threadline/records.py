@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .cache import ResultCache
-from .connect import make_cache_engine, make_engine, make_tools, split_options
+from .connect import make_cache_engine, make_engine, make_tools, refuse_ttl, split_options
 from .store import ItemStore
 
 __all__ = ["Cache", "Store"]
@@ -27,6 +27,7 @@ class Store(ItemStore):
         keep_versions: Any = None,
         **options: Any,
     ) -> None:
+        refuse_ttl(options)
         engine_options, tool_options = split_options(options)
         engine = make_engine(url, **engine_options)
         super().__init__(
@@ -44,6 +45,7 @@ class Cache(ResultCache):
     """Results of nodes, for a URL or a SQLite file's path."""
 
     def __init__(self, url: str | os.PathLike[str] | None = None, *, default_ttl: Any = None, **options: Any) -> None:
+        refuse_ttl(options)
         engine_options, tool_options = split_options(options)
         engine = make_cache_engine(url, **engine_options)
         super().__init__(engine, make_tools(engine, **tool_options), ttl=default_ttl)

@@ -37,7 +37,7 @@ from .core.records.items import (
     sweep_items,
     time_now,
 )
-from .core.records.past import history_of
+from .core.records.past import history_of, restorable
 from .core.records.shapes import ItemOptions, Version, name_of
 from .core.records.single import (
     Columns,
@@ -54,8 +54,8 @@ from .core.records.single import (
     put_packed,
     read_now,
 )
-from .core.records.vectors import numpy_module
-from .errors import InvalidRequest, NotFound
+from .core.records.vectors import numpy_module, parse_path
+from .errors import InvalidRequest
 from .ports.engine import Engine
 from .ports.records import RecordSpace, pack_name
 
@@ -89,8 +89,9 @@ class ItemStore:
         self._engine = engine
         self._tools = tools
         self._embedder = Embedder(index) if index is not None else None
-        if index is not None:
+        if self._embedder is not None:
             numpy_module()  # what is missing is said now, and not by the first put
+            [*map(parse_path, self._embedder.fields)]
         self._default_ttl = default_ttl
         ttl_seconds(default_ttl)
         versions, seconds = kept_versions(keep_versions)
@@ -288,7 +289,7 @@ class ItemStore:
         if self.put_all(asked, PutOp, places_of):
             return [None] * len(asked)
         prepared = prepare(self._options, self._tools.codec, asked)
-        vectors = self._embedder.embed(prepared.texts) if self._embedder is not None and prepared.texts else []
+        vectors = self._embedder.embed(prepared.texts, prepared.queries) if prepared.spans and self._embedder else []
         return self._run(lambda store: run_batch(store, self._options, prepared, vectors))
 
     async def abatch(self, ops: Iterable[Any]) -> list[Any]:
@@ -296,7 +297,8 @@ class ItemStore:
         if await self.aput_all(asked, PutOp, places_of):
             return [None] * len(asked)
         prepared = prepare(self._options, self._tools.codec, asked)
-        vectors = await self._embedder.aembed(prepared.texts) if self._embedder is not None and prepared.texts else []
+        embedder = self._embedder if prepared.spans else None
+        vectors = await embedder.aembed(prepared.texts, prepared.queries) if embedder is not None else []
         if self._has_indexes and is_plain_write(self._options, prepared):
             # Puts of tasks that wait at the same time share a commit.
             operation = bound(self._tools, lambda store: run_batch(store, self._options, prepared, vectors))
@@ -345,11 +347,13 @@ class ItemStore:
         return await self._arun(self._recalling(namespace, key))
 
     def restore(self, namespace: Namespace, key: str, *, version: int) -> None:
-        """Put an earlier value of an item again, as its newest version; NotFound where it is not kept."""
-        self.put(namespace, key, _version_of(self.history(namespace, key), key, version))
+        """Put an earlier value again, with the time to live that it had, as the newest version; NotFound without it."""
+        value, ttl = restorable(self.history(namespace, key), key, version)
+        self.put(namespace, key, value, ttl=ttl)
 
     async def arestore(self, namespace: Namespace, key: str, *, version: int) -> None:
-        await self.aput(namespace, key, _version_of(await self.ahistory(namespace, key), key, version))
+        value, ttl = restorable(await self.ahistory(namespace, key), key, version)
+        await self.aput(namespace, key, value, ttl=ttl)
 
     # -- the store as a whole
 
@@ -490,10 +494,3 @@ class ItemStore:
             raise InvalidRequest(_NO_HISTORY)
         name = name_of(check_namespace(namespace), check_key(key))
         return lambda store: history_of(store, name)
-
-
-def _version_of(history: Sequence[Version], key: str, version: int) -> dict[str, Any]:
-    for one in history:
-        if one.version == version and one.value is not None:
-            return one.value
-    raise NotFound(f"no version {version} of item {key!r} is kept")

@@ -76,6 +76,11 @@ def test_deleting_is_told_first(run: Run, items: Path, contents: Any) -> None:
     assert [one["namespace"] for one in told(run, "store")] == [["a/b", "c"]]
 
 
+def test_a_namespace_is_counted_without_those_below_it(run: Run, items: Path) -> None:
+    told(run, "store", "put", "users", "all", '{"n": 1}')
+    assert {"namespace": ["users"], "items": 1} in told(run, "store")
+
+
 def test_the_cache_is_counted_and_cleared_by_namespace(run: Run, items: Path) -> None:
     assert told(run, "cache")["entries"] == 3
     assert told(run, "cache", "stats", "sums")["entries"] == 1
@@ -98,6 +103,10 @@ def test_the_cache_is_counted_and_cleared_by_namespace(run: Run, items: Path) ->
         (["store", "rm", "users/ann", "none"], 1, "no item"),
         (["store", "rm"], 2, "takes a NAMESPACE"),
         (["store", "search", "--filter", "n"], 2, "KEY=VALUE"),
+        (["store", "rm", "users/ann", "--if-version", "99", "--yes"], 2, "give its KEY"),
+        (["store", "put", "[1]", "k", "{}"], 2, "a tuple of texts"),
+        (["store", "ls", "--limit", "-1"], 2, "limit"),
+        (["store", "ls", "users", "--limit", "-1"], 2, "limit"),
         (["cache", "no"], 2, "there are stats, clear"),
     ],
 )

@@ -1,8 +1,10 @@
-"""Indexes of items are used, keys of items rotate, fsck reads items."""
+"""Indexes of items are used, keys of items rotate, fsck reads items, a sweep of the saver takes what has expired."""
 
 import contextlib
 import sqlite3
+import time
 import uuid
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -148,3 +150,47 @@ def test_fsck_tells_of_damaged_records(tmp_path):
         with pytest.raises(Corrupt, match="bob"):
             store.get(("users",), "bob")
         assert saver.fsck([]).records == 0
+
+
+@pytest.mark.parametrize("server", [None, "postgres", "mysql", "redis_server"])
+def test_a_sweep_of_the_saver_takes_expired_items_versions_and_results(server, tmp_path, request, half):
+    options = {}
+    url = tmp_path / "items.db"
+    if server is not None:
+        place = request.getfixturevalue(server)
+        name = f"w{uuid.uuid4().hex[:8]}_"
+        url, options = place.url, {"key_prefix" if server == "redis_server" else "table_prefix": name}
+    with threadline.connect(url, **options) as saver:
+        store, kept = saver.store(), saver.store(keep_versions=timedelta(seconds=0.1))
+        short = timedelta(seconds=0.1)
+        for number in range(3):
+            store.put(("n",), str(number), {"n": number}, ttl=short)
+            kept.put(("kept",), "k", {"n": number})
+        saver.cache().set({(("c",), str(number)): (number, 0.1) for number in range(2)})
+        saver.cache().set({(("c",), "stays"): (1, 3600)})
+        time.sleep(0.2)
+        forecast = half.call(saver, "sweep", dry_run=True)
+        assert (forecast.items, forecast.cached) == (3, 2)
+        part = half.call(saver, "sweep", prefix="some")
+        assert (part.items, part.cached) == (0, 0)
+        swept = half.call(saver, "sweep")
+        assert (swept.items, swept.cached) == (3, 2)
+        again = half.call(saver, "sweep")
+        assert (again.items, again.cached) == (0, 0)
+
+        async def left(backend):
+            return [await backend.count_records(space, b"") for space in (1, 2, 4)]
+
+        assert saver._engine.run(left) == [1, 1, 1]
+
+
+def test_a_sweeper_in_the_background_takes_expired_items(tmp_path):
+    with threadline.connect(tmp_path / "items.db") as saver:
+        saver.store().put(("n",), "k", {"n": 1}, ttl=timedelta(seconds=0.05))
+        with saver.sweeper(every="0.05s"):
+            deadline = time.monotonic() + 10
+            with contextlib.closing(sqlite3.connect(tmp_path / "items.db")) as connection:
+                count = "SELECT count(*) FROM threadline_records WHERE space = 1"
+                while connection.execute(count).fetchone() != (0,) and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                assert connection.execute(count).fetchone() == (0,)

@@ -66,3 +66,12 @@ def test_an_entry_with_a_damaged_column_is_a_miss_and_fails_no_node(tmp_path, ca
     cache.set({keys[0]: ("again", 600)})
     assert cache.get(keys[:1]) == {keys[0]: "again"}
     cache.close()
+
+
+def test_an_end_that_no_calendar_has_is_shown_as_the_last_moment(tmp_path):
+    path = tmp_path / "items.db"
+    with threadline.Store(path) as store:
+        store.put(("users",), "ada", {"n": 1}, ttl=5)
+        damage(path, "expires", "6e16")
+        assert store.get(("users",), "ada", refresh_ttl=False).expires_at.year == 9999
+        assert [item.value for item in store.search(("users",))] == [{"n": 1}]

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import operator
 import sqlite3
+import threading
 import time
 import uuid
+import warnings
 from typing import Annotated, TypedDict
 
 import aiosqlite
@@ -15,7 +17,10 @@ import langgraph.store.memory
 import langgraph.store.postgres
 import langgraph.store.sqlite
 import psycopg
+import psycopg_pool
 import pytest
+import redis.asyncio
+from langchain_core.embeddings import Embeddings
 from langgraph.graph import START, StateGraph
 from langgraph.store.base import (
     BaseStore,
@@ -29,6 +34,7 @@ from langgraph.store.base import (
 from langgraph.types import CachePolicy
 
 import redis
+import threadline
 import threadline.langgraph as ours
 from threadline import InvalidRequest
 
@@ -108,8 +114,12 @@ def test_sync_store_names_are_constructed_as_the_originals_are(tmp_path, private
     with ours.RedisStore.from_conn_string(redis_server.url, **prefix) as store:
         store.setup()
         assert known_after_two_runs(half, store) == ["cats", "tea"]
+    own = {"cluster_mode": False, "store_prefix": redis_server.key_prefix, "vector_prefix": "vectors", "ttl": None}
     with redis.Redis.from_url(redis_server.url) as client:
         assert ours.RedisStore(client, **prefix).get(("users", "ann"), "tea").value["length"] == 3
+        assert ours.RedisStore(client, index=None, **own).get(("users", "ann"), "tea").value["length"] == 3
+    with ours.RedisStore.from_conn_string(redis_server.url, **own) as store:
+        assert store.get(("users", "ann"), "tea").value["length"] == 3
 
 
 def test_async_store_names_are_constructed_as_the_originals_are(tmp_path, private_postgres, redis_server):
@@ -129,6 +139,16 @@ def test_async_store_names_are_constructed_as_the_originals_are(tmp_path, privat
             assert await store.sweep_ttl() == 0
         async with ours.AsyncRedisStore.from_conn_string(redis_server.url, key_prefix=redis_server.key_prefix) as store:
             assert await known(store) == ["cats", "tea"]
+        own = {"store_prefix": redis_server.key_prefix, "vector_prefix": "vectors", "cluster_mode": None, "ttl": None}
+        async with ours.AsyncRedisStore(redis_server.url, index=None, connection_args=None, **own) as store:
+            assert await known(store) == ["cats", "tea"]
+        async with redis.asyncio.Redis.from_url(redis_server.url) as client:
+            store = ours.AsyncRedisStore(redis_client=client, **own)
+            assert (await store.aget(("users", "ann"), "tea")).value["length"] == 3
+        async with ours.AsyncRedisStore.from_conn_string(redis_server.url, **own) as store:
+            assert (await store.aget(("users", "ann"), "tea")).value["length"] == 3
+        with pytest.raises(InvalidRequest, match="redis_url"):
+            ours.AsyncRedisStore()
 
     asyncio.run(run())
 
@@ -325,6 +345,83 @@ def test_a_sweeper_runs_in_the_background_until_it_is_stopped(tmp_path):
         assert running.done()
 
 
+def test_a_sweeper_goes_on_after_an_error(tmp_path, monkeypatch, caplog):
+    with ours.SqliteStore.from_conn_string(str(tmp_path / "a.db")) as store:
+        outcomes = [OSError("away for a while"), 0, 0]
+        swept = threading.Event()
+
+        def sweep():
+            outcome = outcomes.pop(0) if outcomes else swept.set()
+            if isinstance(outcome, Exception):
+                raise outcome
+
+        monkeypatch.setattr(store.native, "sweep", sweep)
+        running = store.start_ttl_sweeper(0.0005)
+        assert swept.wait(10)
+        assert not running.done()
+        assert "away for a while" in caplog.text
+        assert store.stop_ttl_sweeper(timeout=10)
+        assert running.result(timeout=10) is None
+
+
+def test_a_sweeper_that_was_cancelled_has_stopped(tmp_path):
+    with ours.SqliteStore.from_conn_string(str(tmp_path / "a.db")) as store:
+        running = store.start_ttl_sweeper(60)
+        assert running.cancel()
+        assert store.stop_ttl_sweeper(timeout=10) is True
+        again = store.start_ttl_sweeper(60)
+        assert again is not running
+        assert not again.done()
+
+
+def test_an_async_store_stops_its_sweeper_when_it_is_closed(tmp_path):
+    async def run():
+        async with aiosqlite.connect(tmp_path / "a.db") as connection:
+            store = ours.AsyncSqliteStore(connection)
+            running = await store.start_ttl_sweeper(60)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                store.close()
+            assert [str(one.message) for one in told if "never awaited" in str(one.message)] == []
+            await asyncio.wait_for(running, 10)
+
+    asyncio.run(run())
+
+
+def test_a_pool_of_any_name_is_a_pool(private_postgres):
+    class Connections(psycopg_pool.ConnectionPool):
+        pass
+
+    with Connections(private_postgres.url, min_size=1, max_size=4, kwargs={"autocommit": True}) as pool:
+        store = ours.PostgresStore(pool)
+        store.put(("n",), "k", {"a": 1})
+        assert store.get(("n",), "k").value == {"a": 1}
+        assert list(ours.PostgresSaver(pool).list(None)) == []
+
+
+def test_a_store_shows_how_it_was_made():
+    store = ours.InMemoryStore(index=INDEX)
+    assert store.index_config["fields"] == ["text"]
+    assert store.embeddings.embed_query("a") == embed(["a"])[0]
+    assert ours.InMemoryStore().index_config is None
+    for wrong in (5, 0.5, "5"):
+        with pytest.raises(InvalidRequest, match="default_ttl"):
+            ours.Store("memory://", ttl=wrong)
+    for kind in (ours.Cache, threadline.Cache, threadline.Store):
+        with pytest.raises(InvalidRequest, match="default_ttl"):
+            kind("memory://", ttl=5)
+
+
+def test_the_empty_namespace_holds_nothing(pair):
+    def act(store):
+        store.put(("a",), "k", {"n": 1})
+        store.delete((), "k")
+        found = store.batch([GetOp((), "k"), GetOp(("a",), "k"), PutOp((), "k", None), SearchOp(())])
+        return store.get((), "k"), found[0], found[1].value, found[2], [item.key for item in found[3]]
+
+    both_give(pair, act)
+
+
 def test_semantic_search_has_the_order_and_scores_of_the_original(half, store):
     theirs = langgraph.store.memory.InMemoryStore(index=INDEX)
     texts = ["banana", "apple pie", "kiwi", "hello", "aaa", "mummy"]
@@ -338,6 +435,26 @@ def test_semantic_search_has_the_order_and_scores_of_the_original(half, store):
         assert [item.score for item in found] == pytest.approx([item.score for item in expected], abs=1e-5)
         narrowed = half.call(store, "search", ("fruit",), query=query, filter={"n": {"$gt": 2}}, limit=2)
         assert [item.key for item in narrowed] == [item.key for item in expected if item.value["n"] > 2][:2]
+
+
+class Asymmetric(Embeddings):
+    """A model that sees a question with other eyes than what answers it."""
+
+    def embed_documents(self, texts):
+        return [[1.0, 0.0] if text == "x" else [0.0, 1.0] for text in texts]
+
+    def embed_query(self, text):
+        return [0.0, 1.0] if text == "x" else [1.0, 0.0]
+
+
+def test_queries_are_embedded_as_the_original_embeds_them(half):
+    index = {"dims": 2, "embed": Asymmetric(), "fields": ["text"]}
+    for made in (ours.InMemoryStore(index=index), langgraph.store.memory.InMemoryStore(index=index)):
+        made.batch([PutOp(("n",), "1", {"text": "x"}), PutOp(("n",), "2", {"text": "y"})])
+        for query, expected in (("x", ["2", "1"]), ("y", ["1", "2"])):
+            ops = [SearchOp(("n",), query=query)]
+            [found] = made.batch(ops) if half.name == "sync" else asyncio.run(made.abatch(ops))
+            assert [item.key for item in found] == expected
 
 
 def test_a_real_embedding_finds_by_meaning(half, tmp_path):

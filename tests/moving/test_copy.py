@@ -1,7 +1,7 @@
 """Threads copied from one store to another are what they were, whatever both stores are."""
 
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from house import ROOT, config, furnish, grow, is_sound, picture, put
@@ -281,3 +281,22 @@ def test_threads_of_a_cold_tier_move_as_all_others_do(place, house, connect, hal
     bare = connect(url, **options)
     with pytest.raises(Unavailable, match="cold"):
         half.call(bare, "copy_to", house("sqlite"))
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "mysql", "redis", "sealed sqlite"])
+def test_a_copy_again_brings_the_end_of_a_former_value(house, half, kind):
+    old, new = house("sqlite"), house(kind)
+    store = old.store(keep_versions=True)
+    half.call(old, "copy_to", new)  # which makes the tables
+    began = time.time()
+    store.put(("a",), "k", {"n": 1}, ttl=timedelta(seconds=2))
+    assert half.call(old, "copy_to", new).is_complete
+    while time.time() < began + 2.2:
+        time.sleep(0.1)
+        assert store.get(("a",), "k") is not None  # which begins its time anew
+    then = time.time()
+    store.put(("a",), "k", {"n": 2})
+    assert half.call(old, "copy_to", new).is_complete
+    for saver in (old, new):
+        assert saver.store(keep_versions=True).get(("a",), "k", as_of=then).value == {"n": 1}
+    assert half.call(old, "copy_to", new).items.copied == 0

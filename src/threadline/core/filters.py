@@ -3,6 +3,10 @@
 {"source": "loop"}                    equal
 {"user.plan": "pro"}                  a key with a dot, or a path into nested dicts
 {"step": {"$gte": 3, "$lt": 10}}      $eq $ne $gt $gte $lt $lte $in $exists
+
+Filters of items look into nested dicts, as LangGraph's stores do; those of metadata compare them as a whole.
+
+{"user": {"age": {"$gt": 3}}}         of items: a dict that has such a part, whatever else it has
 """
 
 from __future__ import annotations
@@ -15,7 +19,16 @@ from ..base.checkpoint import metadata_value
 from ..errors import InvalidRequest
 from .rows import can_search, fits_column, searchable_value
 
-__all__ = ["MISSING", "as_metadata", "check_filter", "database_hints", "look_up", "matches"]
+__all__ = [
+    "MISSING",
+    "as_metadata",
+    "check_filter",
+    "check_item_filter",
+    "database_hints",
+    "item_matches",
+    "look_up",
+    "matches",
+]
 
 # Keys are bound, never pasted; this keeps queries readable and refuses what can only be an attack.
 _KEY = re.compile(r"[\w.\-:/@ ]{1,200}")
@@ -32,12 +45,39 @@ def check_filter(filter: Any) -> dict[str, Any]:
         if not isinstance(key, str) or not _KEY.fullmatch(key):
             raise InvalidRequest(f"the filter key {key!r} is not a metadata key (letters, digits, . - _ : / @)")
         if _is_operators(wanted):
-            for name, operand in wanted.items():
-                if name not in _OPERATORS:
-                    raise InvalidRequest(f"the filter operator {name!r} is unknown; there are {', '.join(_OPERATORS)}")
-                if name == "$in" and not isinstance(operand, (list, tuple, set, frozenset)):
-                    raise InvalidRequest("$in takes a list")
+            _check_operators(wanted)
     return dict(filter)
+
+
+def _check_operators(wanted: Mapping[str, Any]) -> None:
+    for name, operand in wanted.items():
+        if name not in _OPERATORS:
+            raise InvalidRequest(f"the filter operator {name!r} is unknown; there are {', '.join(_OPERATORS)}")
+        if name == "$in" and not isinstance(operand, (list, tuple, set, frozenset)):
+            raise InvalidRequest("$in takes a list")
+
+
+def check_item_filter(filter: Any) -> dict[str, Any]:
+    """A filter of items that is well formed, in nested dicts too; its tuples are lists, as those of values are."""
+    try:
+        return {key: _of_items(wanted) for key, wanted in check_filter(filter).items()}
+    except RecursionError:
+        raise InvalidRequest("a filter is nested too deeply, or it contains itself") from None
+
+
+def _of_items(wanted: Any) -> Any:
+    if _is_operators(wanted):
+        _check_operators(wanted)
+        return {name: [*map(_listed, part)] if name == "$in" else _listed(part) for name, part in wanted.items()}
+    if isinstance(wanted, Mapping):
+        return {key: _of_items(part) for key, part in wanted.items()}
+    return [*map(_of_items, wanted)] if isinstance(wanted, (list, tuple)) else wanted
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _listed(part) for key, part in value.items()}
+    return [*map(_listed, value)] if isinstance(value, (list, tuple)) else value
 
 
 def as_metadata(filter: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,6 +95,23 @@ def matches(metadata: Mapping[str, Any], filter: Mapping[str, Any]) -> bool:
         elif (None if value is MISSING else value) != wanted:
             return False
     return True
+
+
+def item_matches(value: Mapping[str, Any], filter: Mapping[str, Any]) -> bool:
+    """Whether the value of an item is what a filter asks for that `check_item_filter` gave."""
+    return all(_agrees(look_up(value, key), wanted) for key, wanted in filter.items())
+
+
+def _agrees(value: Any, wanted: Any) -> bool:
+    if _is_operators(wanted):
+        return all(_OPERATORS[name](value, operand) for name, operand in wanted.items())
+    if isinstance(wanted, Mapping):
+        if not isinstance(value, Mapping):
+            return False
+        return all(_agrees(value.get(key, MISSING), part) for key, part in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(value, list) and len(value) == len(wanted) and all(map(_agrees, value, wanted))
+    return bool((None if value is MISSING else value) == wanted)
 
 
 def database_hints(filter: Mapping[str, Any], indexed: tuple[str, ...] | None) -> tuple[tuple[str, Any], ...]:

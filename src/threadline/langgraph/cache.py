@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.cache.base import BaseCache, FullKey, Namespace
 
 from ..cache import ResultCache
-from ..connect import make_cache_engine, split_options
+from ..connect import make_cache_engine, refuse_ttl, split_options
 from .checkpointer import make_tools
 
 __all__ = ["Cache", "InMemoryCache", "RedisCache", "SqliteCache"]
@@ -18,12 +18,20 @@ __all__ = ["Cache", "InMemoryCache", "RedisCache", "SqliteCache"]
 class Cache(BaseCache[Any]):
     """Results of nodes for LangGraph's graphs, sync and async on one object. No pickle is involved."""
 
-    def __init__(self, url: str | os.PathLike[str] | None = None, *, serde: Any = None, **options: Any) -> None:
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | None = None,
+        *,
+        serde: Any = None,
+        default_ttl: Any = None,
+        **options: Any,
+    ) -> None:
         if serde is not None:
             options["serde"] = serde
+        refuse_ttl(options)
         engine_options, tool_options = split_options(options)
         engine = make_cache_engine(url, **engine_options)
-        self.native = ResultCache(engine, make_tools(engine, **tool_options))
+        self.native = ResultCache(engine, make_tools(engine, **tool_options), ttl=default_ttl)
         super().__init__(serde=serde)
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
@@ -43,6 +51,13 @@ class Cache(BaseCache[Any]):
 
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         await self.native.aclear(namespaces)
+
+    def sweep(self) -> int:
+        """Delete what has expired; returns how many entries went."""
+        return self.native.sweep()
+
+    async def asweep(self) -> int:
+        return await self.native.asweep()
 
 
 class InMemoryCache(Cache):

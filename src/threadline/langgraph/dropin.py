@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..connect import check_driver, make_engine, split_options
+from ..connect import check_driver, is_pool, make_engine, split_options
 from ..core.requests import place_of
 from ..errors import InvalidRequest
 from .checkpointer import Checkpointer, make_tools
@@ -166,7 +166,7 @@ class _ServerSaver(Checkpointer):
         if isinstance(conn, str):
             raise InvalidRequest(f"{type(self).__name__} takes a connection or a pool; for a URL use from_conn_string")
         # A pipeline of the caller's is his connection's; puts are single round trips without one.
-        given = {"pool": conn} if _is_pool(conn) else {"connection": conn}
+        given = {"pool": conn} if is_pool(conn) else {"connection": conn}
         engine_options, tool_options = split_options({**options, **given, "serde": serde})
         self.conn = conn
         engine = make_engine(None, **engine_options)
@@ -322,10 +322,6 @@ def _ttl(ttl: Any) -> dict[str, Any]:
         minutes = ttl.get("default_ttl")
         return {} if minutes is None else {"ttl": float(minutes) * 60}
     return {} if ttl is None else {"ttl": ttl}
-
-
-def _is_pool(given: Any) -> bool:
-    return type(given).__module__.startswith("psycopg_pool") or type(given).__name__ == "Pool"
 
 
 async def _keep_newest(ctx: Context, thread_id: str) -> None:

@@ -6,10 +6,11 @@ Namespaces are validated in every operation as LangGraph does it, and results ar
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
@@ -28,9 +29,11 @@ from langgraph.store.base import (
     ensure_embeddings,
 )
 
-from ..connect import make_engine, make_tools, split_options
+from ..base.printable import printable
+from ..connect import is_pool, make_engine, make_tools, split_options
 from ..core.records import batch
 from ..core.records.single import Place, place_of
+from ..errors import Closed, InvalidRequest
 from ..ports.engine import Engine
 from ..store import ItemStore
 
@@ -48,6 +51,7 @@ __all__ = [
     "Store",
 ]
 
+log = logging.getLogger("threadline.store")
 S = TypeVar("S", bound="Store")
 _SWEEP_MINUTES = 5
 
@@ -85,10 +89,16 @@ class Store(BaseStore):
         ttl: TTLConfig | None,
         **options: Any,
     ) -> None:
+        if ttl is not None and not isinstance(ttl, Mapping):
+            raise InvalidRequest(f"ttl is a dict such as {{'default_ttl': 60}}, in minutes, not {ttl!r}")
         self.ttl_config = ttl
+        # As the originals have it, for programs that look.
+        self.index_config = dict(index) if index is not None else None
+        self.embeddings: Any = None
         self._sweeping: _Sweeping | None = None
         if index is not None:
-            index = {**index, "embed": ensure_embeddings(index.get("embed"))}
+            self.embeddings = ensure_embeddings(index.get("embed"))
+            index = {**index, "embed": self.embeddings}
         self.native = ItemStore(engine, make_tools(engine, **tool_options), index=index, **options)
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
@@ -96,22 +106,26 @@ class Store(BaseStore):
         if self.native.put_all(asked, PutOp, _places):
             return [None] * len(asked)
         checked = _checked(asked)
-        return [*map(_converted, checked, self.native.batch(map(_native, checked)))]
+        return _answers(checked, self.native.batch([_native(op) for op in checked if not _is_nowhere(op)]))
 
     async def abatch(self, ops: Iterable[Any]) -> list[Any]:
         asked = list(ops)
         if await self.native.aput_all(asked, PutOp, _places):
             return [None] * len(asked)
         checked = _checked(asked)
-        return [*map(_converted, checked, await self.native.abatch(map(_native, checked)))]
+        return _answers(checked, await self.native.abatch([_native(op) for op in checked if not _is_nowhere(op)]))
 
     # What BaseStore makes of a single operation, without a batch of one.
 
     def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
+        if namespace == ():
+            return None
         refresh = refresh_ttl if self.ttl_config is None else self._refreshes(refresh_ttl)
         return self.native.find(_place(namespace, key), _made_item, refresh)
 
     async def aget(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
+        if namespace == ():
+            return None
         refresh = refresh_ttl if self.ttl_config is None else self._refreshes(refresh_ttl)
         return await self.native.afind(_place(namespace, key), _made_item, refresh)
 
@@ -182,7 +196,7 @@ class Store(BaseStore):
 
     def close(self) -> None:
         """Stop sweeping and close the connections."""
-        self.stop_ttl_sweeper(1.0)
+        Store.stop_ttl_sweeper(self, 1.0)
         self.native.close()
 
     async def aclose(self) -> None:
@@ -225,7 +239,7 @@ class _GivenStore(Store):
     ) -> None:
         own = {name: options.pop(name) for name in ("index_fields", "keep_versions") if name in options}
         engine_options, tool_options = split_options(options)
-        given = "pool" if type(conn).__name__.endswith("Pool") else "connection"
+        given = "pool" if is_pool(conn) else "connection"
         self._start(self._engine(**{given: conn}, **engine_options), tool_options, index, ttl, **own)
 
     @staticmethod
@@ -300,36 +314,73 @@ class AsyncPostgresStore(_AsyncStore):
 class RedisStore(_SyncStore):
     """Items in Redis, as `langgraph.store.redis.RedisStore`; no modules of the server are needed."""
 
+    def __init__(self, conn: Any, **options: Any) -> None:
+        super().__init__(conn, **_redis_options(options))
+
+    @classmethod
+    def _of_url(cls: type[S], conn_string: str, options: dict[str, Any]) -> S:
+        return super()._of_url(conn_string, _redis_options(options))
+
 
 class AsyncRedisStore(_AsyncStore):
-    """Items in Redis, as `langgraph.store.redis.AsyncRedisStore`."""
+    """Items in Redis, as `langgraph.store.redis.AsyncRedisStore`: of a URL, or with `redis_client=` of a client."""
+
+    def __init__(
+        self,
+        redis_url: Any = None,
+        *,
+        redis_client: Any = None,
+        connection_args: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        if connection_args:
+            raise InvalidRequest("give connection options in the URL, or a redis_client= made with them")
+        given = redis_url if redis_client is None else redis_client
+        if given is None:
+            raise InvalidRequest("give redis_url= or redis_client=")
+        if isinstance(given, str):
+            Store.__init__(self, given, **_redis_options(options))
+        else:
+            super().__init__(given, **_redis_options(options))
+
+    @classmethod
+    def _of_url(cls: type[S], conn_string: str, options: dict[str, Any]) -> S:
+        return cls(conn_string, **options)
+
+
+def _redis_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of the originals in our words: keys have another layout, and a client says what it is itself."""
+    ours = {name: value for name, value in options.items() if name not in ("cluster_mode", "vector_prefix")}
+    prefix = ours.pop("store_prefix", None)
+    return {"key_prefix": prefix.rstrip(":"), **ours} if prefix else ours
 
 
 class _Sweeping:
-    """A daemon thread that sweeps a store every so many seconds."""
+    """A daemon thread that sweeps a store every so many seconds, until it is stopped or its future is cancelled."""
 
     def __init__(self, store: ItemStore, seconds: float) -> None:
         self.future: Future[None] = Future()
         self._stop = threading.Event()
         self._store, self._seconds = store, seconds
-        threading.Thread(target=self._run, name="threadline-store-sweeper", daemon=True).start()
+        self.future.add_done_callback(lambda _: self._stop.set())
+        self._thread = threading.Thread(target=self._run, name="threadline-store-sweeper", daemon=True)
+        self._thread.start()
 
     def _run(self) -> None:
-        try:
-            while not self._stop.wait(self._seconds):
+        while not self._stop.wait(self._seconds):
+            try:
                 self._store.sweep()
-        except Exception as error:
-            self.future.set_exception(error)
-        else:
+            except Closed:
+                break
+            except Exception as error:  # whatever it is, the next turn comes
+                log.error("the sweep failed and is tried again in %.0f s: %s", self._seconds, printable(error))
+        with suppress(InvalidStateError):  # the caller may have cancelled it
             self.future.set_result(None)
 
     def stop(self, timeout: float | None) -> bool:
         self._stop.set()
-        try:
-            self.future.exception(timeout)
-        except TimeoutError:
-            return False
-        return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
 
 
 def _checked(ops: Iterable[Any]) -> list[Any]:
@@ -373,6 +424,17 @@ def _native(op: Any) -> Any:
     if hasattr(op, "match_conditions"):
         return batch.ListNamespacesOp(op.match_conditions, op.max_depth, op.limit, op.offset)
     return op
+
+
+def _is_nowhere(op: Any) -> bool:
+    """Whether an operation reads or deletes an item of the empty namespace, where nothing is kept."""
+    return getattr(op, "namespace", None) == () and getattr(op, "value", None) is None
+
+
+def _answers(ops: Sequence[Any], results: Iterable[Any]) -> list[Any]:
+    """The results of all operations, where those that concern nothing were not asked."""
+    left = iter(results)
+    return [None if _is_nowhere(op) else _converted(op, next(left)) for op in ops]
 
 
 def _converted(op: Any, result: Any) -> Any:

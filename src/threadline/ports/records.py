@@ -29,6 +29,7 @@ __all__ = [
     "ABSENT",
     "Content",
     "Embedded",
+    "Expired",
     "MOST_NAME_BYTES",
     "Nearest",
     "PlainPuts",
@@ -79,6 +80,13 @@ class Record(NamedTuple):
 
 # What of a record a reader needs who knows its place: form, value, and when it expires.
 Content = tuple[int, bytes, float | None]
+
+
+class Expired(NamedTuple):
+    """A record that was deleted because it had expired, and when it had."""
+
+    name: bytes
+    expires: float
 
 
 class RecordChange(NamedTuple):
@@ -240,8 +248,8 @@ class Records(Protocol):
         """Delete all records below a prefix; returns how many."""
 
     @writes(Scope.RECORDS)
-    async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[bytes]:
-        """Delete at most `limit` records that have expired, the longest expired first; returns their names."""
+    async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[Expired]:
+        """Delete at most `limit` records that have expired, the longest expired first; returns them by name."""
 
     @writes(Scope.RECORDS)
     async def rewrap_records(self, space: RecordSpace, pairs: Sequence[tuple[Record, Record]]) -> None:

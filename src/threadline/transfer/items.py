@@ -19,8 +19,7 @@ from ..codec.codec import Codec
 from ..core.attempts import ITEM_ATTEMPTS, gave_up
 from ..core.context import Context
 from ..core.records.checks import check_key, check_namespace
-from ..core.records.contents import pack_item, wrapped
-from ..core.records.items import read_item
+from ..core.records.contents import pack_item, read_item, wrapped
 from ..core.records.past import has_past, past_changes, read_past
 from ..core.records.shapes import Found, ItemOptions, Put, name_of
 from ..errors import Conflict, Corrupt
@@ -139,7 +138,7 @@ async def _changes(
         number = version if before is not None else read_past(store.tools, last[0])[1]
         if before is None:
             changes[0] = RecordChange(ITEM, name, item._replace(version=number + 1), ABSENT)
-        changes += await past_changes(store, _ALL_VERSIONS, put, number, began)
+        changes += await past_changes(store, _ALL_VERSIONS, put, number, began, before)
     return changes
 
 

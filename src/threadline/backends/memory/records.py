@@ -10,6 +10,7 @@ from typing import Any
 
 from ...ports.records import (
     ABSENT,
+    Expired,
     Record,
     RecordChange,
     RecordSpace,
@@ -106,13 +107,13 @@ class MemoryRecords(WithoutVectors):
             held.drop(names)
             return len(names)
 
-    async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[bytes]:
+    async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[Expired]:
         with self._lock:
             held = self._spaces[space]
-            expired = [(one.expires, one.name) for one in held.records.values() if not is_alive(one, now)]
-            names = [name for _, name in sorted(expired)[:limit]]
-            held.drop(names)
-            return sorted(names)
+            ends = [(one.expires or 0.0, one.name) for one in held.records.values() if not is_alive(one, now)]
+            expired = sorted(Expired(name, expires) for expires, name in sorted(ends)[:limit])
+            held.drop([one.name for one in expired])
+            return expired
 
     async def rewrap_records(self, space: RecordSpace, pairs: Sequence[tuple[Record, Record]]) -> None:
         with self._lock:

@@ -12,6 +12,7 @@ import ormsgpack
 
 from ...ports.records import (
     ABSENT,
+    Expired,
     PlainPuts,
     Record,
     RecordChange,
@@ -141,10 +142,11 @@ class RedisRecords(WithoutVectors):
             count += len(await self._link.call("drop_records", self._of(space), [b"", *names]))
         return count
 
-    async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[bytes]:
+    async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[Expired]:
         keys = self._of(space)
         names = await self._link.command("ZRANGEBYSCORE", keys[2], "-inf", repr(now), "LIMIT", 0, limit)
-        return sorted(await self._link.call("drop_records", keys, [repr(now), *names])) if names else []
+        gone = await self._link.call("drop_records", keys, [repr(now), *names]) if names else []
+        return sorted(Expired(name, float(ends)) for name, ends in gone)
 
     async def rewrap_records(self, space: RecordSpace, pairs: Sequence[tuple[Record, Record]]) -> None:
         args: list[bytes] = []

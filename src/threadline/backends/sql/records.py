@@ -14,6 +14,7 @@ from typing import Any
 from ...base.hashing import blake2b
 from ...ports.records import (
     ABSENT,
+    Expired,
     PlainPuts,
     Record,
     RecordChange,
@@ -89,7 +90,7 @@ class RecordStatements:
         self.count = text(f"SELECT count(*) FROM {table} WHERE {within} AND {_ALIVE}")
         self.drop_within = text(f"DELETE FROM {table} WHERE {within}")
         self.expired = text(
-            f"SELECT path FROM {table} WHERE space = ? AND expires IS NOT NULL AND expires <= ? "
+            f"SELECT path, expires FROM {table} WHERE space = ? AND expires IS NOT NULL AND expires <= ? "
             f"ORDER BY expires LIMIT ?"
         )
         self.rewrap = text(
@@ -277,11 +278,11 @@ class SqlRecords(WithoutVectors):
     async def drop_records(self, space: RecordSpace, prefix: bytes) -> int:
         return await self._database.write(lambda tx: tx.run(self._sql.drop_within, (int(space), *bounds_of(prefix))))
 
-    async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[bytes]:
-        async def work(tx: Transaction) -> list[bytes]:
+    async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[Expired]:
+        async def work(tx: Transaction) -> list[Expired]:
             rows = await tx.rows(self._sql.expired, (int(space), now, limit))
-            names = sorted(bytes(path) for (path,) in rows)
-            return [name for name in names if await tx.run(self._sql.drop_expired, (int(space), name, now))]
+            expired = sorted(Expired(bytes(path), expires) for path, expires in rows)
+            return [one for one in expired if await tx.run(self._sql.drop_expired, (int(space), one.name, now))]
 
         return await self._database.write(work)
 

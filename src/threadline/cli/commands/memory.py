@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple
@@ -12,10 +13,11 @@ import typer
 from ...core.context import bound
 from ...core.records.batch import Item
 from ...core.records.cached import entry_figures
+from ...core.records.checks import check_namespace
 from ...core.records.past import has_past
 from ...core.records.shapes import name_of
 from ...errors import InvalidRequest, NotFound
-from ...ports.records import pack_name
+from ...ports.records import RecordSpace, pack_name
 from ...show.forms import item_json, version_json
 from ...show.values import one_line_of
 from ...store import ItemStore
@@ -138,13 +140,19 @@ def _ls(opened: Store, asked: _Asked) -> None:
     if asked.namespace is not None:
         _tell_items(_found(items, asked, asked.namespace), asked)
         return
-    counts = [(one, items.count(one)) for one in items.list_namespaces(limit=asked.limit)]
+    counts = [(one, _count_in(opened, one)) for one in items.list_namespaces(limit=asked.limit)]
     if asked.as_json:
         print_json([{"namespace": list(labels), "items": count} for labels, count in counts])
     elif counts:
         print_rows([[_shown(labels), counted(count, "item")] for labels, count in counts], ["bold"])
     else:
         print_none("no items")
+
+
+def _count_in(opened: Store, labels: tuple[str, ...]) -> int:
+    """How many items a namespace has itself, without those below it: its names lie behind the empty segment."""
+    own = pack_name((*labels, ""))
+    return opened.engine.run(lambda backend: backend.count_records(RecordSpace.ITEM, own, time.time()))
 
 
 def _search(opened: Store, asked: _Asked) -> None:
@@ -176,6 +184,8 @@ def _rm(opened: Store, asked: _Asked) -> None:
     if asked.namespace is None:
         raise InvalidRequest("store rm takes a NAMESPACE, and a KEY unless all of it is meant")
     labels, key = asked.namespace, asked.key
+    if key is None and asked.if_version is not None:
+        raise InvalidRequest("--if-version is of one item: give its KEY")
     items = _writing(opened, labels, key) if asked.yes else opened.saver.store()
     if key is not None:
         count = int(items.get(labels, key, refresh_ttl=False) is not None)
@@ -274,7 +284,7 @@ def _named(asked: _Asked, action: str) -> tuple[tuple[str, ...], str]:
 def _labels(text: str) -> tuple[str, ...]:
     """A namespace as it was typed: a JSON list, or labels joined by a slash."""
     parsed = _parsed(text) if text.startswith("[") else None
-    return tuple(parsed) if isinstance(parsed, list) else tuple(text.split("/"))
+    return check_namespace(tuple(parsed) if isinstance(parsed, list) else tuple(text.split("/")))
 
 
 def _shown(labels: Sequence[str]) -> str:

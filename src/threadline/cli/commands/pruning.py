@@ -110,7 +110,7 @@ def sweep(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete expired threads, and prune the others by a policy.
+    """Delete expired threads, items and cached results, and prune the other threads by a policy.
 
     One sweeper works at a time: where another replica is at it, this one leaves it alone.
     """
@@ -228,7 +228,8 @@ def _tell_round(swept: Swept, as_json: bool) -> None:
 def _sentence(swept: Swept) -> str:
     return (
         f"{counted(swept.threads, 'thread')}, {len(swept.expired):,} expired, "
-        f"{counted(swept.checkpoints, 'checkpoint')} and {counted(swept.chunks, 'chunk')} deleted"
+        f"{counted(swept.checkpoints, 'checkpoint')} and {counted(swept.chunks, 'chunk')} deleted, "
+        f"{counted(swept.items, 'item')} and {counted(swept.cached, 'cached result')} expired"
     )
 
 
@@ -240,6 +241,9 @@ def _swept_facts(swept: Swept, is_done: bool) -> list[tuple[str, str]]:
     )
     if is_done:
         facts.append(("chunks", f"{swept.chunks:,} deleted"))
+    if swept.items or swept.cached:
+        told_records = f"{counted(swept.items, 'item')} and {counted(swept.cached, 'cached result')}"
+        facts.append(("records", f"{told_records} {'deleted' if is_done else 'to delete'}"))
     return [*facts, ("freed", f"about {readable_bytes(swept.freed_bytes)}")]
 
 

@@ -49,7 +49,7 @@ async def _changes(
     changes: list[RecordChange] = []
     held = await target.read_records(space, [record.name for record in page])
     for record, there in zip(page, held, strict=True):
-        if there is not None and there.updated >= record.updated:
+        if there is not None and _is_as_new(space, there, record):
             counts.present += there.updated == record.updated
             counts.kept += there.updated > record.updated
             continue
@@ -68,6 +68,14 @@ async def _changes(
         counts.copied += there is None
         counts.renewed += there is not None
     return changes, counts, problems
+
+
+def _is_as_new(space: RecordSpace, there: Record, record: Record) -> bool:
+    """Whether the target has a record as it is in the source, or a later one."""
+    if space is RecordSpace.PAST and there.updated == record.updated:
+        # A version keeps its time, and is changed when it ends: what is noted then counts in the source's version.
+        return there.version >= record.version
+    return there.updated >= record.updated
 
 
 async def _verify(target: Context, space: RecordSpace, sent: list[Record]) -> None:

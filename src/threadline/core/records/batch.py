@@ -16,7 +16,7 @@ from ...codec.codec import Codec
 from ...errors import Corrupt, InvalidRequest
 from ...ports.records import pack_name
 from ..context import Context
-from ..filters import check_filter, matches
+from ..filters import check_item_filter, item_matches
 from .checks import check_key, check_namespace, ttl_seconds
 from .contents import pack_item, unpack
 from .items import get_items, list_groups, put_items, refresh_items, search_items, searchable_of
@@ -102,7 +102,9 @@ def namespaces_op(
 ) -> ListNamespacesOp:
     """The operation for namespaces that begin or end with some labels."""
     conditions = [
-        MatchCondition(kind, tuple(path)) for kind, path in (("prefix", prefix), ("suffix", suffix)) if path is not None
+        MatchCondition(kind, check_namespace(path, may_be_empty=True))
+        for kind, path in (("prefix", prefix), ("suffix", suffix))
+        if path is not None
     ]
     return ListNamespacesOp(conditions, max_depth, limit, offset)
 
@@ -139,8 +141,11 @@ class Prepared(NamedTuple):
     """Checked operations, and the texts to embed for them."""
 
     ops: list[Any]
+    # Of the values to put.
     texts: list[str]
-    # For each put or search that has some: where its texts begin, and how many there are.
+    queries: list[str]
+    # For each put or search that has some: where its vectors begin, of the texts and then of the queries, and how many
+    # there are.
     spans: dict[int, tuple[int, int]]
 
 
@@ -148,6 +153,7 @@ def prepare(options: StoreOptions, codec: Codec, ops: Iterable[Any]) -> Prepared
     """Check operations and collect the texts to embed; raises InvalidRequest before anything is stored."""
     checked: list[Any] = []
     texts: list[str] = []
+    queries: dict[int, str] = {}
     spans: dict[int, tuple[int, int]] = {}
     for position, op in enumerate(ops):
         own: list[str] = []
@@ -159,22 +165,27 @@ def prepare(options: StoreOptions, codec: Codec, ops: Iterable[Any]) -> Prepared
         elif hasattr(op, "namespace_prefix"):
             _check_search(op)
             if op.query and options.dims is not None:
-                own = [op.query]
+                queries[position] = op.query
         elif hasattr(op, "key"):
             check_namespace(op.namespace)
             check_key(op.key)
-        elif not hasattr(op, "match_conditions"):
+        elif hasattr(op, "match_conditions"):
+            _check_listing(op)
+        else:
             raise InvalidRequest(f"a batch takes GetOp, PutOp, SearchOp and ListNamespacesOp, not {type(op).__name__}")
         if own:
             spans[position] = (len(texts), len(own))
             texts += own
         checked.append(op)
-    return Prepared(checked, texts, spans)
+    spans.update({position: (len(texts) + number, 1) for number, position in enumerate(queries)})
+    return Prepared(checked, texts, list(queries.values()), spans)
 
 
 def is_plain_write(options: StoreOptions, prepared: Prepared) -> bool:
     """Whether operations are puts that need not read anything first."""
-    return not options.items.keeps_history and all(type(op) is Put and op.if_version is None for op in prepared.ops)
+    return not options.items.keeps_history and all(
+        type(op) is Put and op.if_version is None and op.content is not None for op in prepared.ops
+    )
 
 
 async def run_batch(
@@ -249,7 +260,7 @@ async def _by_meaning(
     store: Context, options: StoreOptions, op: Any, prefix: bytes, query: bytes, wanted: int
 ) -> list[tuple[Found, float | None]]:
     """The items nearest to a query that match the filter."""
-    filter = check_filter(op.filter)
+    filter = check_item_filter(op.filter)
     found: list[tuple[Found, float | None]] = []
     async for ranking in ranked(store, prefix, query, options.dims or 0, wanted, by_index=options.has_vector_index):
         for start in range(0, len(ranking), _BATCH):
@@ -257,7 +268,7 @@ async def _by_meaning(
             items = await get_items(store, [name for _, name, _ in part], refresh=False)
             for (score, _, made), item in zip(part, items, strict=True):
                 # Embeddings of another time are of a former value, which a store without an index has replaced.
-                if item is not None and item.updated == made and matches(item.value, filter):
+                if item is not None and item.updated == made and item_matches(item.value, filter):
                     found.append((item, score))
                     if len(found) == wanted:
                         return found
@@ -266,9 +277,6 @@ async def _by_meaning(
 
 async def _namespaces(store: Context, op: Any) -> list[tuple[str, ...]]:
     conditions = list(op.match_conditions or ())
-    for condition in conditions:
-        if condition.match_type not in ("prefix", "suffix"):
-            raise InvalidRequest(f"a condition matches a prefix or a suffix, not {condition.match_type!r}")
     fixed: list[str] = []
     for condition in conditions:
         if condition.match_type == "prefix":
@@ -302,6 +310,9 @@ def _meets(namespace: tuple[str, ...], condition: Any) -> bool:
 def _checked_put(options: ItemOptions, codec: Codec, op: Any) -> Put:
     namespace, key, value, ttl = check_namespace(op.namespace), check_key(op.key), op.value, op.ttl
     seconds = ttl_seconds(ttl) if ttl is not None else None
+    if_version = getattr(op, "if_version", None)
+    if if_version is not None and (type(if_version) is not int or if_version < 0):
+        raise InvalidRequest(f"if_version is the version of an item, or 0 for none, not {if_version!r}")
     return Put(
         namespace,
         key,
@@ -309,7 +320,7 @@ def _checked_put(options: ItemOptions, codec: Codec, op: Any) -> Put:
         seconds,
         searchable_of(value, options.indexed) if options.indexed and value is not None else None,
         None,
-        getattr(op, "if_version", None),
+        if_version,
     )
 
 
@@ -322,12 +333,26 @@ def _checked_index(index: Any) -> Any:
     return tuple(index)
 
 
-def _check_search(op: Any) -> None:
-    check_namespace(op.namespace_prefix, may_be_empty=True)
-    for name in ("limit", "offset"):
+def _check_numbers(op: Any, *names: str) -> None:
+    for name in names:
         number = getattr(op, name)
         if type(number) is not int or number < 0:
             raise InvalidRequest(f"{name} is a number, 0 or more, not {number!r}")
+
+
+def _check_listing(op: Any) -> None:
+    _check_numbers(op, "limit", "offset")
+    if op.max_depth is not None:
+        _check_numbers(op, "max_depth")
+    for condition in op.match_conditions or ():
+        if condition.match_type not in ("prefix", "suffix"):
+            raise InvalidRequest(f"a condition matches a prefix or a suffix, not {condition.match_type!r}")
+        check_namespace(condition.path, may_be_empty=True)
+
+
+def _check_search(op: Any) -> None:
+    check_namespace(op.namespace_prefix, may_be_empty=True)
+    _check_numbers(op, "limit", "offset")
     after = getattr(op, "after", None)
     if after is not None and not isinstance(after, Item):
         raise InvalidRequest(f"after is an item of an earlier page, not {type(after).__name__}")
@@ -390,7 +415,13 @@ def moment_of(seconds: float) -> datetime:
     """A time as callers see it."""
     try:
         return datetime.fromtimestamp(seconds, timezone.utc)
-    except (OverflowError, OSError, ValueError):  # before 1970 on some systems
-        return _EPOCH + timedelta(seconds=seconds)
+    except (OverflowError, OSError, ValueError):  # before 1970 on some systems, or beyond all calendars
+        latest = datetime.max if seconds > 0 else datetime.min
+        try:
+            return _EPOCH + timedelta(seconds=seconds)
+        except OverflowError:
+            return latest.replace(tzinfo=timezone.utc)
+        except ValueError:
+            raise Corrupt("the record of an item is damaged: one of its times is none") from None
     except TypeError:  # SQLite keeps anything in any column
         raise Corrupt("the record of an item is damaged: one of its times is none") from None

@@ -72,8 +72,20 @@ known_entry = lru_cache(4096)(entry_at)
 
 def stable_key(codec: Codec, *args: Any, **named: Any) -> str:
     """A key for these arguments: equal for equal arguments, in every process and version of Python."""
-    packed = codec.encode_natively([list(args), dict(sorted(named.items()))], "arguments")
+    packed = codec.encode_natively([_in_order(codec, list(args)), _in_order(codec, named)], "arguments")
     return blake2b(packed, digest_size=16, person=b"cache").hexdigest()
+
+
+def _in_order(codec: Codec, value: Any) -> Any:
+    """A value whose dicts have their keys in order: equal dicts may have been filled in another one."""
+    kind = type(value)
+    if kind is dict:
+        parts = [(key, _in_order(codec, part)) for key, part in value.items()]
+        is_text = {str}.issuperset(map(type, value))
+        return dict(sorted(parts, key=lambda part: part[0] if is_text else codec.encode_natively(part[0])))
+    if kind is list or kind is tuple:
+        return kind([_in_order(codec, part) for part in value])
+    return value
 
 
 def get_entries(tools: Tools, entries: Sequence[Entry]) -> Callable[[Backend], Coroutine[Any, Any, dict[FullKey, Any]]]:
@@ -191,6 +203,6 @@ async def entry_figures(store: Context, namespace: Sequence[str] | None = None) 
 async def sweep_entries(store: Context, now: float) -> int:
     """Delete what has expired; returns how many entries went."""
     count = 0
-    while names := await store.backend.expire_records(CACHE, now, _PAGE):
-        count += len(names)
+    while expired := await store.backend.expire_records(CACHE, now, _PAGE):
+        count += len(expired)
     return count

@@ -10,8 +10,18 @@ from typing import Any
 from ...errors import InvalidRequest
 from ..retention.policy import seconds_of
 
-__all__ = ["check_key", "check_namespace", "checked_value", "kept_versions", "moment_asked", "ttl_seconds"]
+__all__ = [
+    "check_key",
+    "check_namespace",
+    "check_span",
+    "checked_value",
+    "kept_versions",
+    "moment_asked",
+    "ttl_seconds",
+]
 
+# The last year that a datetime has is 9999.
+_MOST_SECONDS = 1000 * 365.25 * 86_400
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 _TEXT = frozenset((str,))
 
@@ -76,9 +86,19 @@ def ttl_seconds(ttl: Any) -> float | None:
     """A time to live in seconds: from minutes, a timedelta, or text such as `30d`."""
     if ttl is None:
         return None
-    seconds = ttl * 60.0 if isinstance(ttl, (int, float)) and not isinstance(ttl, bool) else seconds_of(ttl, "ttl")
-    if seconds is None or not math.isfinite(seconds) or seconds <= 0:
+    try:
+        seconds = ttl * 60.0 if isinstance(ttl, (int, float)) and not isinstance(ttl, bool) else seconds_of(ttl, "ttl")
+    except OverflowError:
+        seconds = math.inf
+    if seconds is None or not seconds > 0:
         raise InvalidRequest(f"ttl is a number of minutes above 0, a timedelta, or text such as 30d, not {ttl!r}")
+    return check_span(seconds)
+
+
+def check_span(seconds: float) -> float:
+    """A time to live that ends within the calendar."""
+    if not seconds <= _MOST_SECONDS:
+        raise InvalidRequest("ttl is at most 1,000 years; give None for no end")
     return seconds
 
 
@@ -99,13 +119,21 @@ def moment_asked(as_of: Any) -> float | None:
     """A time that was asked for, in seconds since 1970: of a datetime, an ISO text or seconds."""
     if as_of is None:
         return None
-    if isinstance(as_of, (int, float)) and not isinstance(as_of, bool):
-        return float(as_of)
-    if isinstance(as_of, datetime):
-        return as_of.timestamp()
-    if isinstance(as_of, str):
-        try:
-            return datetime.fromisoformat(as_of.replace("Z", "+00:00")).timestamp()
-        except ValueError:
-            pass
-    raise InvalidRequest(f"as_of is a datetime, an ISO time or seconds since 1970, not {as_of!r}")
+    moment = math.nan
+    try:
+        if isinstance(as_of, (int, float)) and not isinstance(as_of, bool):
+            moment = float(as_of)
+        elif isinstance(as_of, datetime):
+            moment = as_of.timestamp()
+        elif isinstance(as_of, str):
+            moment = datetime.fromisoformat(as_of.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):  # no time, or one beyond all calendars
+        pass
+    if math.isfinite(moment):
+        return moment
+    raise InvalidRequest(f"as_of is a datetime, an ISO time or seconds since 1970, not {_shown(as_of)}")
+
+
+def _shown(value: Any) -> str:
+    """A value in an error; Python shows no number of more than 4,300 digits."""
+    return repr(value) if type(value) is not int or value.bit_length() < 1000 else "a number of so many digits"

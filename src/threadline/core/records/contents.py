@@ -18,6 +18,7 @@ from ...errors import Corrupt, InvalidRequest, NotFound, NotSerializable, TooLar
 from ...ports.records import Record, RecordSpace, split_name
 from ..context import Tools
 from .checks import checked_value
+from .shapes import Found, path_of
 
 __all__ = [
     "PLAIN_OBJECT",
@@ -26,8 +27,10 @@ __all__ = [
     "pack_items",
     "pack_result",
     "place_of_record",
+    "read_item",
     "unpack",
     "unwrapped",
+    "value_of",
     "wrapped",
 ]
 
@@ -145,6 +148,25 @@ def unwrapped(tools: Tools, space: RecordSpace, record: Record, bound: bytes | N
         raise type(error)(f"record {split_name(record.name)}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:
         raise Corrupt(f"record {split_name(record.name)} is damaged ({error})") from None
+
+
+def read_item(tools: Tools, record: Record, place: tuple[Any, ...] | None = None) -> Found:
+    """The item of a record; Corrupt names it. `place` is where it is, as checked, where that is known."""
+    value, ttl = value_of(tools, record, place[3] if place is not None else None)
+    namespace, key = place[:2] if place is not None else path_of(record.name)
+    return Found(
+        namespace, key, value, record.created, record.updated, record.version, record.expires, ttl, record.name
+    )
+
+
+def value_of(tools: Tools, record: Record, bound: bytes | None = None) -> tuple[dict[str, Any], float | None]:
+    """The value of an item's record and its time to live in seconds; Corrupt names it."""
+    parts = unwrapped(tools, RecordSpace.ITEM, record, bound)
+    if type(parts) is not list or len(parts) != 2 or type(parts[0]) is not dict:
+        namespace, key = path_of(record.name)
+        raise Corrupt(f"item {key!r} in {namespace}: its record is damaged")
+    value, ttl = parts
+    return value, ttl
 
 
 def has_expired(record: Record, now: float) -> bool:

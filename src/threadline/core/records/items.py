@@ -23,13 +23,13 @@ from ormsgpack import packb
 
 from ...base.printable import printable
 from ...errors import Conflict, Corrupt, InvalidRequest
-from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, split_name
+from ...ports.records import ABSENT, Expired, Record, RecordChange, RecordSpace, Scan, split_name
 from ..attempts import ITEM_ATTEMPTS, gave_up
 from ..context import Context, Tools
-from ..filters import check_filter, look_up, matches
+from ..filters import check_item_filter, item_matches, look_up
 from ..rows import LONGEST_INDEXED, searchable_value
-from .contents import has_expired, unpack, unwrapped, wrapped
-from .past import last_version, past_changes
+from .contents import has_expired, read_item, unpack, unwrapped, wrapped
+from .past import EVERY_VERSION, has_past, last_version, note_ends, past_changes
 from .shapes import Found, ItemOptions, Put, name_of, path_of
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "index_items",
     "list_groups",
     "put_items",
-    "read_item",
     "read_vectors",
     "record_of",
     "refresh_items",
@@ -52,7 +51,6 @@ __all__ = [
     "searchables_of",
     "sweep_items",
     "time_now",
-    "value_of",
 ]
 
 log = logging.getLogger("threadline.store")
@@ -80,15 +78,16 @@ async def put_items(store: Context, options: ItemOptions, puts: Sequence[Put]) -
 
     Raises Conflict where a condition does not hold; then nothing was changed.
     """
-    last = puts if len(puts) == 1 else list({(put.namespace, put.key): put for put in puts}.values())
-    if not options.keeps_history and all(put.if_version is None for put in last):
+    last = puts if len(puts) == 1 else _last_of_each(puts)
+    remembered = set() if options.keeps_history else await _remembered(store, last)
+    if not options.keeps_history and not remembered and all(put.if_version is None for put in last):
         now = time_now()
         await store.backend.write_records(
             [change for put in last for change in _changes(store.tools, options, put, now)]
         )
         return
     for _ in range(ITEM_ATTEMPTS):
-        changes, owners = await _conditional_changes(store, options, last)
+        changes, owners = await _conditional_changes(store, options, last, remembered)
         refused = await store.backend.write_records(changes)
         if refused is None:
             return
@@ -99,34 +98,71 @@ async def put_items(store: Context, options: ItemOptions, puts: Sequence[Put]) -
     raise gave_up(what, "another writer changed it during each of them", Conflict, ITEM_ATTEMPTS)
 
 
+def _last_of_each(puts: Sequence[Put]) -> list[Put]:
+    """Of several puts to one item the last one, under the condition that one of them has."""
+    last: dict[tuple[tuple[str, ...], str], Put] = {}
+    for put in puts:
+        before = last.get((put.namespace, put.key))
+        if before is not None and before.if_version is not None:
+            if put.if_version not in (None, before.if_version):
+                raise _lost(put)
+            put = put._replace(if_version=before.if_version)
+        last[put.namespace, put.key] = put
+    return list(last.values())
+
+
+async def _remembered(store: Context, puts: Sequence[Put]) -> set[bytes]:
+    """Of deletions by a store without history, those of items whose history another store keeps.
+
+    A later value shows by itself that it was put. Of a deletion nothing would be left.
+    """
+    names = [name_of(put.namespace, put.key) for put in puts if put.content is None]
+    if not names or (len(names) > 1 and not await has_past(store, b"")):
+        return set()
+    return {name for name in names if await has_past(store, name)}
+
+
 async def _conditional_changes(
-    store: Context, options: ItemOptions, puts: Sequence[Put]
+    store: Context, options: ItemOptions, puts: Sequence[Put], remembered: set[bytes]
 ) -> tuple[list[RecordChange], list[Put]]:
     """The changes of puts under conditions, and the put that each of them belongs to."""
-    held = await store.read_records(ITEM, [name_of(put.namespace, put.key) for put in puts])
+    names = [name_of(put.namespace, put.key) for put in puts]
     changes: list[RecordChange] = []
     owners: list[Put] = []
-    for put, before in zip(puts, held, strict=True):
+    for put, name, before in zip(puts, names, await _living(store, names), strict=True):
         version = before.version if before is not None else ABSENT
-        # An item that has expired is not there, though its record may be.
-        is_there = before is not None and not has_expired(before, time.time())
-        if put.if_version is not None and put.if_version != (version if is_there else ABSENT):
+        if put.if_version is not None and put.if_version != version:
             raise _lost(put)
+        keeps_history = options.keeps_history or name in remembered
         number, updated = (version, before.updated) if before is not None else (0, 0.0)
-        if before is None and put.content is not None and options.keeps_history:
+        if before is None and put.content is not None and keeps_history:
             # An item that was deleted goes on from there: no two of its versions have the same number.
-            number, updated = await last_version(store, name_of(put.namespace, put.key))
+            number, updated = await last_version(store, name)
         now = _moment_after(updated)
         own = _changes(store.tools, options, put, now)
         record = own[0].record
         if record is not None and before is None:
             record = record._replace(version=number + 1)
         own[0] = own[0]._replace(record=record, if_version=version)
-        if options.keeps_history and not (put.content is None and before is None):
-            own += await past_changes(store, options, put, number, now)
+        if keeps_history and not (put.content is None and before is None):
+            kept = options if options.keeps_history else EVERY_VERSION
+            own += await past_changes(store, kept, put, number, now, before)
         changes += own
         owners += [put] * len(own)
     return changes, owners
+
+
+async def _living(store: Context, names: Sequence[bytes]) -> list[Record | None]:
+    """The records of items; one that has expired is not there, and is deleted where no sweep has come by."""
+    held: list[Record | None] = []
+    for record in await store.read_records(ITEM, names):
+        if record is not None and record.expires is not None and has_expired(record, time.time()):
+            gone = [RecordChange(ITEM, record.name, None, record.version), RecordChange(VECTOR, record.name, None)]
+            if await store.backend.write_records(gone) is None:
+                await note_ends(store, [Expired(record.name, record.expires)])
+            record = None
+        held.append(record)
+    return held
 
 
 def _moment_after(updated: float) -> float:
@@ -140,17 +176,17 @@ def _moment_after(updated: float) -> float:
 
 
 async def delete_items(store: Context, options: ItemOptions, prefix: bytes, *, forget: bool) -> int:
-    """Delete all items below a prefix; with `forget` their history too. Returns how many items went."""
-    if forget or not options.keeps_history:
-        count = await store.backend.drop_records(ITEM, prefix)
+    """Delete all items below a prefix; with `forget` their history too. Returns how many were there."""
+    if forget or not (options.keeps_history or await has_past(store, prefix)):
+        there = await store.backend.count_records(ITEM, prefix, time.time())
+        dropped = await store.backend.drop_records(ITEM, prefix)
         for space in (VECTOR, PAST) if forget else (VECTOR,):
             await store.backend.drop_records(space, prefix)
-        return count
+        return min(there, dropped)
     count = 0
     while page := await store.scan_records(ITEM, Scan(prefix=prefix, limit=_PAGE)):
-        puts = [Put(*path_of(record.name), None) for record in page]
-        await put_items(store, options, puts)
-        count += len(page)
+        count += sum(not has_expired(record, time.time()) for record in page)
+        await put_items(store, options, [Put(*path_of(record.name), None) for record in page])
     return count
 
 
@@ -163,14 +199,17 @@ async def forget_item(store: Context, name: bytes) -> None:
 async def sweep_items(store: Context, now: float) -> int:
     """Delete what has expired, with its embeddings; returns how many items went."""
     count = 0
-    while names := await store.backend.expire_records(ITEM, now, _PAGE):
-        count += len(names)
+    while expired := await store.backend.expire_records(ITEM, now, _PAGE):
+        count += len(expired)
+        names = [name for name, _ in expired]
         vectors = await store.read_records(VECTOR, names)
         items = await store.read_records(ITEM, names)
         for name, vector, item in zip(names, vectors, items, strict=True):
             if vector is not None and item is None:
                 # A put since then gave the vector another version, and this deletion is refused.
                 await store.backend.write_records([RecordChange(VECTOR, name, None, vector.version)])
+        if await has_past(store, b""):
+            await note_ends(store, expired)
     while await store.backend.expire_records(PAST, now, _PAGE):
         pass
     return count
@@ -240,7 +279,7 @@ async def search_items(
     `after` continues behind the item that was updated then and has this name, whether it is still there or not.
     `wanted_count` is how many the caller will probably take.
     """
-    wanted = check_filter(filter)
+    wanted = check_item_filter(filter)
     hints = _hints(wanted, options.indexed)
     # Where the database checks the whole filter, nearly all that it finds is wanted. In memory each page sorts all.
     size = min(wanted_count, _PAGE) if len(hints) == len(wanted) and not store.tools.keeps_objects else _PAGE
@@ -253,7 +292,7 @@ async def search_items(
         page = await store.scan_records(ITEM, scan)
         for record in _promising(store.tools, page, wanted) if store.tools.keeps_objects and wanted else page:
             item = read_item(store.tools, record)
-            if not wanted or matches(item.value, wanted):
+            if not wanted or item_matches(item.value, wanted):
                 yield item
         if len(page) < size:
             return
@@ -275,7 +314,7 @@ def _promising(tools: Tools, records: Sequence[Record], wanted: Mapping[str, Any
     """
     exact = _exact(wanted)
     needles = [packb(one) for one in exact if type(one) is str and one.isprintable()]
-    simple = [(key, one) for key, one in zip(wanted, exact, strict=True) if not isinstance(one, Mapping)]
+    simple = [(key, one) for key, one in zip(wanted, exact, strict=True) if not isinstance(one, (Mapping, list))]
     for record in records:
         content: Any = record.value[0]
         for needle in needles:
@@ -320,25 +359,6 @@ async def refresh_items(store: Context, items: Sequence[Found]) -> None:
                 by_ttl.setdefault(item.ttl, []).append(item.name)
     for ttl, names in by_ttl.items():
         await store.backend.touch_records(ITEM, names, now + ttl)
-
-
-def read_item(tools: Tools, record: Record, place: tuple[Any, ...] | None = None) -> Found:
-    """The item of a record; Corrupt names it. `place` is where it is, as checked, where that is known."""
-    value, ttl = value_of(tools, record, place[3] if place is not None else None)
-    namespace, key = place[:2] if place is not None else path_of(record.name)
-    return Found(
-        namespace, key, value, record.created, record.updated, record.version, record.expires, ttl, record.name
-    )
-
-
-def value_of(tools: Tools, record: Record, bound: bytes | None = None) -> tuple[dict[str, Any], float | None]:
-    """The value of an item's record and its time to live in seconds; Corrupt names it."""
-    parts = unwrapped(tools, ITEM, record, bound)
-    if type(parts) is not list or len(parts) != 2 or type(parts[0]) is not dict:
-        namespace, key = path_of(record.name)
-        raise Corrupt(f"item {key!r} in {namespace}: its record is damaged")
-    value, ttl = parts
-    return value, ttl
 
 
 def read_vectors(tools: Tools, record: Record) -> bytes:

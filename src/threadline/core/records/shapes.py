@@ -69,6 +69,8 @@ class Version(NamedTuple):
     version: int
     since: float
     until: float | None
+    # Its time to live, in seconds.
+    ttl: float | None = None
 
 
 def name_of(namespace: Sequence[str], key: str) -> bytes:

@@ -20,8 +20,8 @@ from ...ports.records import PlainPuts, Record, RecordChange, RecordSpace
 from ..context import UNSEALED, Context, Tools
 from .batch import Item, make_item, moment_of
 from .checks import check_key, check_namespace, ttl_seconds
-from .contents import has_expired, pack_item, pack_items, place_of_record, unpack, wrapped
-from .items import ITEM, read_item, refresh_items, searchable_of, searchables_of, time_now, value_of
+from .contents import has_expired, pack_item, pack_items, place_of_record, read_item, unpack, value_of, wrapped
+from .items import ITEM, refresh_items, searchable_of, searchables_of, time_now
 from .shapes import ItemOptions, name_of
 
 __all__ = [

@@ -1,17 +1,20 @@
-"""Upkeep of records: whether each can be read, and sealing them anew under the current key."""
+"""Upkeep of records: whether each can be read, sealing them anew under the current key, deleting what has expired."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from ...base.printable import printable
 from ...errors import Corrupt, NotAllowed
 from ...ports.records import Record, RecordSpace, Scan, split_name
 from ..context import Context
 from ..paging import record_pages
-from .contents import PLAIN_OBJECT, place_of_record, unwrapped
-from .items import read_item, read_vectors
+from .cached import sweep_entries
+from .contents import PLAIN_OBJECT, place_of_record, read_item, unwrapped
+from .items import read_vectors, sweep_items
 from .past import read_past
 
-__all__ = ["damaged_records", "rotate_records"]
+__all__ = ["ExpiredRecords", "damaged_records", "rotate_records", "sweep_records"]
 
 _PAGE = 256
 _SPOKEN = {
@@ -61,6 +64,24 @@ async def rotate_records(store: Context, current: int) -> int:
                 await store.backend.rewrap_records(space, pairs)
                 done += len(pairs)
     return done
+
+
+class ExpiredRecords(NamedTuple):
+    """How many items and cached results have expired, and were not swept before."""
+
+    items: int = 0
+    cached: int = 0
+
+
+async def sweep_records(store: Context, now: float, *, dry_run: bool) -> ExpiredRecords:
+    """Delete the items, former values and cached results that have expired; `dry_run` counts them only."""
+    if not dry_run:
+        return ExpiredRecords(await sweep_items(store, now), await sweep_entries(store, now))
+    expired = []
+    for space in (RecordSpace.ITEM, RecordSpace.CACHE):
+        everything = await store.backend.count_records(space, b"")
+        expired.append(max(0, everything - await store.backend.count_records(space, b"", now)) if everything else 0)
+    return ExpiredRecords(*expired)
 
 
 def _fault_of(store: Context, space: RecordSpace, record: Record) -> str | None:

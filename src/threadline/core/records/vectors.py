@@ -28,14 +28,21 @@ _PAGE = 1000
 _SPARE = 200
 # How far the scores of two programs may differ, at most.
 _DOUBT = 1e-5
-_STEP = re.compile(r"\[(\d+|\*)\]|\.?([^.\[\]]+)")
+_STEP = re.compile(r"\.?\[(-?\d+|\*)\]|\.?\{([^{}\[\]]*)\}|\.?([^.\[\]{}]+)")
+# A step of a path: a key, a place in a list, or the paths of several fields.
+Step = str | int | tuple[Any, ...]
+# Between these the square of a vector's length is far from the ends of what 32 bits hold.
+_SHORT, _LONG = 1e-15, 1e15
 
 
-def parse_path(path: str) -> tuple[str | int, ...]:
-    """The steps of a text path: `$` (the whole value), `a.b`, `a[0]`, `a[*]`; `*` alone stands for all parts."""
+def parse_path(path: str) -> tuple[Step, ...]:
+    """The steps of a text path: `$` (the whole value), `a.b`, `a[0]`, `a[-1]`, `a[*]`, `{a,b.c}` for several fields.
+
+    `*` alone stands for all parts.
+    """
     if path in ("$", ""):
         return ()
-    steps: list[str | int] = []
+    steps: list[Step] = []
     at = 0
     while at < len(path):
         step = _STEP.match(path, at)
@@ -43,24 +50,32 @@ def parse_path(path: str) -> tuple[str | int, ...]:
             raise InvalidRequest(
                 f"the field {path!r} is no path such as title, meta.title, chapters[0] or chapters[*].text"
             )
-        index, name = step.groups()
-        steps.append(name if name is not None else "*" if index == "*" else int(index))
+        index, fields, name = step.groups()
+        if fields is not None:
+            steps.append(tuple(parse_path(field.strip()) for field in fields.split(",") if field.strip()))
+        else:
+            steps.append(name if name is not None else "*" if index == "*" else int(index))
         at = step.end()
     return tuple(steps)
 
 
-def texts_at(value: Any, steps: Sequence[str | int]) -> list[str]:
-    """The texts that a path finds in a value; a part that is no text is taken as JSON."""
+def texts_at(value: Any, steps: Sequence[Step]) -> list[str]:
+    """The texts that a path finds in a value, as LangGraph's stores find them: a list or dict is taken as JSON."""
     if not steps:
         if value is None:
             return []
-        return [value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)]
+        if isinstance(value, (list, Mapping)):
+            return [json.dumps(value, sort_keys=True, ensure_ascii=False)]
+        return [str(value)]
     step, rest = steps[0], steps[1:]
     if step == "*":
         parts = list(value) if isinstance(value, list) else list(value.values()) if isinstance(value, Mapping) else []
         return [text for part in parts for text in texts_at(part, rest)]
     if isinstance(step, int):
-        return texts_at(value[step], rest) if isinstance(value, list) and step < len(value) else []
+        is_there = isinstance(value, list) and -len(value) <= step < len(value)
+        return texts_at(value[step], rest) if is_there else []
+    if isinstance(step, tuple):
+        return [text for path in step for text in texts_at(value, (*path, *rest))]
     return texts_at(value[step], rest) if isinstance(value, Mapping) and step in value else []
 
 
@@ -68,12 +83,30 @@ def pack_vectors(vectors: Sequence[Sequence[float]], dims: int) -> bytes:
     """Embeddings as they are stored; InvalidRequest where one has another number of dimensions."""
     packed = array("f")
     for vector in vectors:
-        if len(vector) != dims:
-            raise InvalidRequest(f"the embedding has {len(vector)} dimensions, and the index was made for {dims}")
-        packed.extend(vector)
+        try:
+            if len(vector) != dims:
+                raise InvalidRequest(f"the embedding has {len(vector)} dimensions, and the index was made for {dims}")
+            packed.extend(_of_usual_length(array("f", [*vector])))
+        except OverflowError:  # an integer that no float can hold
+            packed.append(math.inf)
+        except TypeError:
+            raise InvalidRequest(f"embed gave {_kind(vector)} for a text: it gives a list of numbers") from None
     if not all(map(math.isfinite, packed)):
         raise InvalidRequest("the embedding holds a number that is not finite, or too large for 32 bits")
     return packed.tobytes()
+
+
+def _kind(vector: Any) -> str:
+    kinds = {type(part).__name__ for part in vector} if isinstance(vector, (list, tuple)) else set()
+    return f"a {type(vector).__name__} of {', '.join(sorted(kinds))}" if kinds else type(vector).__name__
+
+
+def _of_usual_length(vector: array[float]) -> array[float]:
+    """A vector whose square is a 32-bit number too: only its direction counts."""
+    largest = max(max(vector), -min(vector))
+    if _SHORT < largest < _LONG or not math.isfinite(largest) or largest == 0:
+        return vector
+    return array("f", [number / largest for number in vector])
 
 
 async def ranked(

@@ -27,7 +27,10 @@ def seconds_of(value: Any, what: str) -> float | None:
         value = float(found[1]) * _UNITS[found[2]]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise InvalidRequest(f"{what} is a span of time: seconds, a timedelta, or text such as 30d")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidRequest(f"{what} is a span of time, and no number of so many digits") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

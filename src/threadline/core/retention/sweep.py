@@ -18,6 +18,7 @@ from ..context import Context
 from ..history.graph import History, history_from
 from ..lifecycle import living, note_went_on, tags_of, went_on
 from ..paging import chunk_weights, each_pool, each_thread, thread_rows
+from ..records.upkeep import ExpiredRecords, sweep_records
 from ..requests import plain_text
 from . import prune as retention
 from .loosen import collect_loosened
@@ -60,6 +61,9 @@ class Swept:
     checkpoints: int
     chunks: int
     freed_bytes: int
+    # Of stores and caches: what has expired there. A sweep of a part of the threads leaves it alone.
+    items: int = 0
+    cached: int = 0
     # Whether another replica is sweeping, so that this one left it alone.
     is_elsewhere: bool = False
 
@@ -167,7 +171,10 @@ async def sweep(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Swept:
-    """Delete threads that have expired, prune the others, collect; one sweeper at a time among replicas."""
+    """Delete threads, items and cached results that have expired, prune the other threads, collect.
+
+    One sweeper works at a time among replicas.
+    """
     if policy is not None and not isinstance(policy, Policy):
         raise InvalidRequest(f"sweep takes a Policy, not {type(policy).__name__}")
     prefix = plain_text(prefix, "prefix")
@@ -226,7 +233,17 @@ async def _sweep(
     if not dry_run:
         await tidy(store, now, prefix)
     chunks = 0 if dry_run else await collect_all(store)
-    return Swept(threads=done, expired=tuple(expired), checkpoints=checkpoints, chunks=chunks, freed_bytes=freed)
+    is_whole = not prefix and not getattr(store.backend, "prefix", "")
+    records = await sweep_records(store, now, dry_run=dry_run) if is_whole else ExpiredRecords()
+    return Swept(
+        threads=done,
+        expired=tuple(expired),
+        checkpoints=checkpoints,
+        chunks=chunks,
+        freed_bytes=freed,
+        items=records.items,
+        cached=records.cached,
+    )
 
 
 async def _is_gone(backend: Backend, thread_id: str) -> bool:

@@ -35,7 +35,7 @@ from . import (
     waiting,
     writes,
 )
-from .stores import cached, items, records
+from .stores import asking, cached, items, meaning, past, records
 
 __all__ = ["Broken", "CONTRACT", "promises_for", "run_contract"]
 
@@ -71,6 +71,9 @@ _SUBJECTS = (
     service,
     records,
     items,
+    meaning,
+    past,
+    asking,
     cached,
 )
 CONTRACT: tuple[Promise, ...] = tuple(promise for subject in _SUBJECTS for promise in _promises(subject))

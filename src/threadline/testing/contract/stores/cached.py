@@ -35,6 +35,17 @@ async def test_a_cached_value_ends_with_its_time_to_live(saver: Half, thread: st
     assert await call(saver, "get", [short, long]) == {long: 2}
 
 
+async def test_a_time_to_live_that_is_over_is_a_miss_and_one_without_bound_is_refused(saver: Half, thread: str) -> None:
+    key = ((thread,), "k")
+    for over in (-1, -0.5, 0):
+        await call(saver, "set", {key: (1, None)})
+        await call(saver, "set", {key: (2, over)})
+        assert await call(saver, "get", [key]) == {}
+    for wrong in (10**400, float("inf"), float("nan"), 1e300, timedelta.max, "soon", True):
+        with refused(InvalidRequest, saying="ttl"):
+            await call(saver, "set", {key: (1, wrong)})
+
+
 async def test_a_value_that_cannot_be_stored_is_not_cached(saver: Half, thread: str) -> None:
     bad, good = ((thread,), "bad"), ((thread,), "good")
     await call(saver, "set", {bad: (object(), None), good: (1, None)})
@@ -66,6 +77,12 @@ async def test_keys_are_made_from_arguments_the_same_way_everywhere(saver: Half,
     ]
     assert len(set(different)) == len(different)
     assert cache.key(a=1, b=2) == cache.key(b=2, a=1) == saver.saver.cache().key(a=1, b=2)
+    # Equal dicts may have been filled in another order, sets too.
+    assert cache.key({"a": 1, "b": {"c": [{"x": 1, "y": 2}], 1: 2}}) == cache.key(
+        {"b": {1: 2, "c": [{"y": 2, "x": 1}]}, "a": 1}
+    )
+    assert cache.key({"b", "a", "c"}) == cache.key({"c", "b", "a"})
+    assert cache.key({"a": 1}, {"b": 2}) != cache.key({"b": 2}, {"a": 1})
 
 
 async def call(saver: Half, name: str, *args: Any) -> Any:

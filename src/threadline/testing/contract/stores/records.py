@@ -203,8 +203,8 @@ async def test_what_has_expired_is_hidden_before_it_is_swept(saver: Half, thread
     assert await records(saver, "count_records", ITEM, pack_name((thread,)), 200.0) == 2
     assert await records(saver, "count_records", ITEM, pack_name((thread,))) == 3
     old = pack_name((thread, "a", "", "old"))
-    assert old in await records(saver, "expire_records", ITEM, 200.0, 1000)
-    assert old not in await records(saver, "expire_records", ITEM, 200.0, 1000)
+    assert (old, 100.0) in await records(saver, "expire_records", ITEM, 200.0, 1000)
+    assert (old, 100.0) not in await records(saver, "expire_records", ITEM, 200.0, 1000)
     touched = [pack_name((thread, "a", "", "new")), pack_name((thread, "c"))]
     await records(saver, "touch_records", ITEM, touched, 150.0)
     assert [split_name(one.name)[-1] for one in await scan(saver, Scan(pack_name((thread,)), now=200.0))] == ["k"]
