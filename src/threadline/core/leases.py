@@ -99,9 +99,9 @@ async def locks(backend: Backend, now: float, prefix: str = "") -> list[LockInfo
 
 def this_process() -> str:
     """This process as others are told of it: the name of the machine, and the number of the process."""
-    import socket
+    import platform
 
-    return f"{socket.gethostname()} (process {os.getpid()})"
+    return f"{platform.node()} (process {os.getpid()})"
 
 
 def told(info: LockInfo, now: float) -> str:

@@ -303,7 +303,7 @@ class SqliteConnections:
             result = work(connection)
             self._file.check(connection)  # before the commit: a put into a file that nobody finds is not acknowledged
             if not self._is_single:
-                self._ahead.before_commit(self._file.wal_name)
+                self._ahead.before_commit(self._file)
             connection.commit()
         except BaseException as error:
             if connection.in_transaction:

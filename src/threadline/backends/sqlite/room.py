@@ -25,6 +25,7 @@ import time
 from contextlib import suppress
 
 from .dialect import page_counts
+from .file import DatabaseFile
 
 __all__ = ["LogAhead", "Room", "size_of"]
 
@@ -112,18 +113,18 @@ class LogAhead:
         self._file: int | None = None
         self._commits_left = _FIRST_COMMITS
 
-    def before_commit(self, name: str) -> None:
-        """To be called inside each write transaction, with the name of the log; empty for a database without one."""
-        if not name or not _IS_POSSIBLE:
-            return
+    def before_commit(self, database: DatabaseFile) -> None:
+        """To be called inside each write transaction."""
         self._commits_left -= 1
         if self._commits_left > 0:
             return
-        self._commits_left = _MANY_COMMITS
-        with suppress(OSError):
-            if self._file is None:
-                self._file = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            self._look(self._file)
+        self._commits_left = _FIRST_COMMITS
+        if database.wal_name and _IS_POSSIBLE:
+            self._commits_left = _MANY_COMMITS
+            with suppress(OSError):
+                if self._file is None:
+                    self._file = os.open(database.wal_name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                self._look(self._file)
 
     def release(self) -> None:
         """The log is closed, and may be removed."""
