@@ -1,5 +1,6 @@
 """The trash beside crashes and keys: nothing is lost at any moment, and what was begun is ended by the next sweep."""
 
+import sqlite3
 import time
 
 import pytest
@@ -268,3 +269,17 @@ def test_erasing_a_thread_erases_what_quarantine_has_of_it(damaged):
     assert damaged.quarantined() == []
     assert damaged._engine.run(lambda backend: backend.count_threads(HIDDEN)) == 0
     assert damaged.fsck().leaked_pools == ()
+
+
+def test_erasing_a_thread_erases_what_quarantine_has_of_a_checkpoint_without_chunks(connect, tmp_path):
+    with threadline.connect(tmp_path / "small.db") as saver:
+        for number in range(2):
+            saver.thread("t").put({"n": number})
+    with sqlite3.connect(tmp_path / "small.db") as db:
+        newest = "(SELECT max(id) FROM threadline_checkpoints)"
+        db.execute(f"UPDATE threadline_checkpoints SET document = x'00' WHERE id = {newest}")
+    saver = connect(tmp_path / "small.db")
+    assert saver.quarantine(saver.fsck().damaged) == 1
+    saver.delete_thread("t")
+    assert saver.quarantined() == []
+    assert saver._engine.run(lambda backend: backend.count_threads(HIDDEN)) == 0
