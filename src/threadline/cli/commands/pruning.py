@@ -110,9 +110,10 @@ def sweep(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete expired threads, items and cached results, and prune the other threads by a policy.
+    """Delete what has expired, and prune the other threads by a policy.
 
-    One sweeper works at a time: where another replica is at it, this one leaves it alone.
+    Threads, items and cached results expire. One sweeper works at a time: where another replica is at it, this one
+    leaves it alone.
     """
     rules = {
         "keep_last": keep_last,
