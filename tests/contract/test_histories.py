@@ -48,6 +48,14 @@ def test_every_store_holds_what_the_model_holds_when_little_can_be_remembered(hi
     compared(history, cache_bytes=2000)
 
 
+def test_a_saver_whose_put_was_refused_writes_to_the_checkpoint_that_another_has_put():
+    put = ("append", 0, "words", False)
+    history = [("put", "b", "child:1", 0, *put), ("delete", "b"), ("put again", 0), ("put", "b", "child:1", 1, *put)]
+    history += [("put", "a", "", 0, *put), ("prune", "b"), ("put again", 1), ("writes", 1, "t1", [])]
+    for turns in range(4):
+        compared([("forget",)] * turns + history)
+
+
 @pytest.mark.soak
 @examples(3000)
 @given(history=histories)

@@ -169,6 +169,8 @@ def _note_refusal(tools: Tools, prepared: Sequence[Prepared]) -> None:
     for one in prepared:
         if isinstance(one, PreparedPut):
             tools.refused.note(one.place.thread_id, one.checkpoint_id, True)
+            # It is no longer on its way: where another process has put the checkpoint, writes to it are judged by that.
+            tools.coming.pop((one.place.thread_id, one.checkpoint_id), None)
 
 
 async def _read_parent(store: Context, put: PreparedPut) -> None:

@@ -110,7 +110,7 @@ def sweep(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete what has expired, and prune the other threads by a policy.
+    """Delete what has expired, and prune the rest by a policy.
 
     Threads, items and cached results expire. One sweeper works at a time: where another replica is at it, this one
     leaves it alone.
