@@ -41,7 +41,7 @@ _STEP_BYTES = 128 * 1024
 # More is written when less than this is left: what a few large puts take.
 _LOW_BYTES = 64 * 1024
 # SQLite uses the log again from its beginning when it has 1,000 pages; a longer one has its reasons.
-_ENOUGH_BYTES = 1_050 * 4_120
+_ENOUGH_BYTES = 1_000 * 4_120
 # The last room of a disk is for commits.
 _LEFT_BYTES = 256 * 1024 * 1024
 # Commits between two looks: at the end of what was written ahead, and at a log that needs none. A process that commits
@@ -50,6 +50,7 @@ _FIRST_COMMITS, _FEW_COMMITS, _MANY_COMMITS = 3, 3, 256
 # The log's header: magic number, version, page size, sequence, two salts. A frame's: page, size, two salts, checksum.
 _HEADER_BYTES, _FRAME_BYTES = 32, 24
 _MAGIC = (0x377F0682, 0x377F0683)
+_NO_SALTS = bytes(8)
 _IS_POSSIBLE = all(hasattr(os, name) for name in ("pwrite", "fstatvfs", "O_NOFOLLOW", "O_CLOEXEC"))
 
 
@@ -136,12 +137,14 @@ class LogAhead:
 
     def _look(self, file: int) -> None:
         size = os.fstat(file).st_size
-        if size < _ENOUGH_BYTES:
-            self._commits_left = _FEW_COMMITS
-            if _is_used_up(file, size):
-                free = os.fstatvfs(file)
-                if free.f_bavail * free.f_frsize > _LEFT_BYTES:
-                    _write_zeros(file, size)
+        salts, those_of_log = _salts_near_end(file, size) if size < _ENOUGH_BYTES else (b"", b"")
+        if salts == those_of_log and salts:
+            free = os.fstatvfs(file)
+            if free.f_bavail * free.f_frsize > _LEFT_BYTES:
+                _write_zeros(file, size)
+                salts = _NO_SALTS
+        if salts == _NO_SALTS:
+            self._commits_left = _FEW_COMMITS  # SQLite will come to the zeros; other salts are of a log used again
 
 
 def size_of(path: str) -> int:
@@ -157,16 +160,19 @@ def _content_bytes(connection: sqlite3.Connection) -> int:
     return pages * page_bytes
 
 
-def _is_used_up(file: int, size: int) -> bool:
-    """Whether SQLite has come near the end of its log: a frame there is one of the log as it is now."""
+def _salts_near_end(file: int, size: int) -> tuple[bytes, bytes]:
+    """The salts of a frame near the end of the log, and those of its header: SQLite has come there if both are equal.
+
+    Without a log yet, no salts.
+    """
     header = os.pread(file, _HEADER_BYTES, 0)
     page_bytes = int.from_bytes(header[8:12], "big")
     if int.from_bytes(header[:4], "big") not in _MAGIC or not 512 <= page_bytes <= 65_536:
-        return False  # there is no log yet
+        return _NO_SALTS, b""
     frame_bytes = _FRAME_BYTES + page_bytes
     last = max((size - _LOW_BYTES - _HEADER_BYTES) // frame_bytes, 0)
     frame = os.pread(file, _FRAME_BYTES, _HEADER_BYTES + last * frame_bytes)
-    return frame[8:16] == header[16:24]
+    return frame[8:16], header[16:24]
 
 
 def _write_zeros(file: int, size: int) -> None:
