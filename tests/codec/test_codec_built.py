@@ -11,9 +11,11 @@ from codec_values import MAKERS
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel
 
+import threadline
 from threadline.base.native import native
 from threadline.codec import Codec
 from threadline.codec import uniform as building
+from threadline.codec.allowed import registry
 from threadline.codec.data_classes import shape_of
 
 pytestmark = pytest.mark.skipif(native is None, reason="the native module was not built: there is no C compiler")
@@ -222,3 +224,31 @@ def test_a_finalizer_that_changes_the_lists_is_survived():
     finally:
         gc.set_threshold(*before)
     assert states == []
+
+
+class Itinerary:
+    """A class of a program, registered with itself as its decoder, whose attributes have names of ours."""
+
+    plan = "by train"
+    build_all = "everything"
+
+    def __init__(self, stops):
+        self.stops = stops
+
+
+@pytest.fixture
+def registered():
+    threadline.register(Itinerary, encode=lambda one: one.stops, decode=Itinerary)
+    yield
+    registry.by_class.pop(Itinerary, None)
+
+
+def test_attributes_of_a_registered_decoder_are_the_programs_own(registered):
+    codec = Codec()
+    for content in (
+        codec.encode_alone([Itinerary([1]), Itinerary([2])]),
+        codec.encode([Itinerary([1]), Itinerary([2])]),
+    ):
+        assert [one.stops for one in codec.decode(content)] == [[1], [2]]
+    found = codec.decode_items([codec.encode(Itinerary([1])), codec.encode(Itinerary([2]))])
+    assert [one.stops for one in found] == [[1], [2]]

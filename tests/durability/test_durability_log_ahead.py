@@ -181,15 +181,36 @@ def test_a_log_that_cannot_be_written_ahead_is_as_long_as_before(saver, path, mo
     assert numbers(saver) == list(range(12))
 
 
-def test_the_descriptor_is_closed_with_the_saver(path):
-    with savers(f"sqlite:///{path}") as opening:
-        saver = opening()
-        for number in range(8):
-            put(saver, number)
-        assert saver._engine._connections._ahead._file is not None
-        ahead = saver._engine._connections._ahead
-    assert ahead._file is None
-    assert not log_of(path).exists()
+def test_no_descriptor_of_the_log_stays_open(saver, path):
+    put(saver, 0)
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    for number in range(1, 40):
+        put(saver, number)
+    if before is not None:
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_log_of_another_database_under_the_name_is_left_alone(saver, path, tmp_path):
+    """As after a restore beside a running process: what was opened by its name is not what SQLite has open."""
+    put(saver, 0)
+    file = saver._engine._connections._file
+    other = tmp_path / "other.db"
+    with savers(f"sqlite:///{other}") as opening:
+        theirs = opening()
+        for number in range(6):
+            put(theirs, number)
+        before = log_of(other).read_bytes()
+
+        class Misled:
+            wal_name = str(log_of(other))
+            is_wal = file.is_wal
+
+        for _ in range(3):
+            sqlite_room.LogAhead().before_commit(Misled())
+        ahead = sqlite_room.LogAhead()
+        for _ in range(12):
+            ahead.before_commit(Misled())
+        assert log_of(other).read_bytes() == before
 
 
 def test_a_given_connection_is_left_alone(path):

@@ -24,7 +24,7 @@ from ..base.printable import printable
 from ..errors import Corrupt, NotAllowed
 from .limits import a_dict, a_list, a_text, of_length, text_dict
 
-__all__ = ["Fields", "Shape", "fields_excluded", "is_settings", "private_defaults", "shape_of"]
+__all__ = ["Fields", "Shape", "Together", "fields_excluded", "is_settings", "private_defaults", "shape_of"]
 
 log = logging.getLogger("threadline")
 _new = object.__new__
@@ -46,11 +46,22 @@ class Fields(NamedTuple):
     mask_of: Callable[[Any], str] | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Together:
+    """Builds an instance of its state; `build_all` builds many, and so does the native module by a `plan`."""
+
+    build: Callable[[Any], Any]
+    build_all: Callable[[Any], list[Any]]
+    plan: tuple[Any, ...] | None
+
+    def __call__(self, state: Any) -> Any:
+        return self.build(state)
+
+
 class Shape(NamedTuple):
     """How instances of one class become a plain state, and come back from one.
 
-    `build` may have an attribute `build_all`, which builds many instances in less time, and a `plan`, by which the
-    native module builds them (base/compiled.c).
+    Where many instances are built in less time, `build` is a `Together`.
     """
 
     state: Callable[[Any], Any]
@@ -111,18 +122,18 @@ def _pydantic(cls: Any) -> Shape:
     names, is_simple = frozenset(fields), not cls.__private_attributes__
     if cls.__module__.startswith("langchain_core."):
         # LangGraph's savers do not keep which fields of a message were set; asking costs as much as packing.
-        built_by = _together(build, build_all, _model_plan(cls, names, names))
+        built_by = Together(build, build_all, _model_plan(cls, names, names))
         return Shape(state, built_by, Fields(names, True) if is_simple else None)
     mask_of, chosen_of = _field_masks(sorted(fields))
 
     def build_variant(mask: str) -> Callable[[Any], Any]:
         chosen = chosen_of(mask)
         plan = _model_plan(cls, names, chosen)
-        return _together(partial(build, chosen=chosen), partial(build_all, chosen=chosen), plan)
+        return Together(partial(build, chosen=chosen), partial(build_all, chosen=chosen), plan)
 
     return Shape(
         state,
-        _together(build, build_all, _model_plan(cls, names, names)),
+        Together(build, build_all, _model_plan(cls, names, names)),
         Fields(names, True, mask_of) if is_simple else None,
         variant=lambda model: mask_of(model.__pydantic_fields_set__),
         build_variant=build_variant,
@@ -201,14 +212,6 @@ def _model_build(cls: Any, fields: Any) -> tuple[Callable[..., Any], Callable[..
     return build, build_all
 
 
-def _together(
-    build: Callable[[Any], Any], build_all: Callable[[Any], list[Any]], plan: tuple[Any, ...] | None
-) -> Callable[[Any], Any]:
-    setattr(build, "build_all", build_all)  # noqa: B010
-    setattr(build, "plan", plan)  # noqa: B010
-    return build
-
-
 def _model_plan(cls: Any, names: frozenset[str], chosen: frozenset[str]) -> tuple[Any, ...] | None:
     """How the native module builds a model; None for one that keeps its parts otherwise than models usually do."""
     if getattr(cls, "__pydantic_root_model__", False) or cls.__private_attributes__ or not _is_made_plainly(cls):
@@ -223,10 +226,9 @@ def _model_plan(cls: Any, names: frozenset[str], chosen: frozenset[str]) -> tupl
 def _is_made_plainly(cls: type) -> bool:
     """Whether Python makes an instance without code of the class: not so of one that is also a dict or an int."""
     try:
-        _new(cls)
+        return _new(cls) is not None
     except TypeError:
         return False
-    return True
 
 
 def _are_whole(states: Sequence[Any], names: frozenset[str]) -> bool:
@@ -383,7 +385,7 @@ def _dataclass(cls: Any) -> Shape:
         raise _missing_field(cls, name)
 
     setters = {} if in_dict else {name: _setter(cls, name) for name in fields}
-    held = next((base.__dict__["__dict__"] for base in cls.__mro__ if _has_dict(base)), None)
+    held = next((d for base in cls.__mro__ if type(d := base.__dict__.get("__dict__")) is GetSetDescriptorType), None)
     get_dict = held.__get__ if held is not None else None
 
     def build(state: Any) -> Any:
@@ -406,7 +408,7 @@ def _dataclass(cls: Any) -> Shape:
         return Shape(state, build)
     build_all = _dataclass_build_all(cls, names, build, get_dict)
     plan = (cls, names, held, None, None, None, None, None) if _is_made_plainly(cls) else None
-    return Shape(state, _together(build, build_all, plan), Fields(names) if also is None else None)
+    return Shape(state, Together(build, build_all, plan), Fields(names) if also is None else None)
 
 
 def _dataclass_build_all(
@@ -422,10 +424,6 @@ def _dataclass_build_all(
         return instances
 
     return build_all
-
-
-def _has_dict(base: type) -> bool:
-    return type(base.__dict__.get("__dict__")) is GetSetDescriptorType
 
 
 def _named_tuple(cls: Any) -> Shape:

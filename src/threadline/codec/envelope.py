@@ -43,6 +43,9 @@ class Envelope:
         # The numbers of the store's keys; filled from the store when it opens.
         self.key_numbers: dict[str, int] = {}
         self._local = threading.local()
+        # Before anything is under way: an interrupt within the first import of a module leaves the lock of that import
+        # taken, and every thread that imports the module then waits for ever.
+        import zstandard  # noqa: F401
 
     def wrap(self, content: bytes, bound_to: bytes) -> tuple[int, bytes]:
         """The form and the stored bytes of some content that belongs at `bound_to`."""

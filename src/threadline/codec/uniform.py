@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..base.native import native
 from ..errors import NotAllowed
 from .allowed import TypeRules, found_by, registry
-from .data_classes import Fields, fields_excluded, shape_of
+from .data_classes import Fields, Together, fields_excluded, shape_of
 from .plans import name_header
 
 __all__ = ["Alike", "Taken", "built"]
@@ -193,7 +193,8 @@ def built(names: Sequence[_Name], states: Sequence[Any], builders: Mapping[_Name
         raise ValueError("there are more names than states, or fewer")
     distinct = dict.fromkeys(names)
     if native is not None and type(states) is list and type(names) is list:
-        plans = {name: getattr(builders[name], "plan", None) for name in distinct}
+        # By the very class: what a program registered may have attributes of any name.
+        plans = {name: build.plan if type(build := builders[name]) is Together else None for name in distinct}
         if None not in plans.values() and (made := native.built(names, states, plans)) is not None:
             return made  # type: ignore[no-any-return]
     if len(distinct) == 1:
@@ -210,5 +211,4 @@ def built(names: Sequence[_Name], states: Sequence[Any], builders: Mapping[_Name
 
 
 def _built_by(build: Callable[[Any], Any], states: Sequence[Any]) -> list[Any]:
-    build_all: Callable[[Sequence[Any]], list[Any]] | None = getattr(build, "build_all", None)
-    return [build(state) for state in states] if build_all is None else build_all(states)
+    return build.build_all(states) if type(build) is Together else [build(state) for state in states]

@@ -258,8 +258,8 @@ class SqliteConnections:
     def _close_all(self) -> None:
         while (reader := self._idle_reader()) is not None:
             reader.close()
+        self._ahead.release()
         if self._writer is not None and self._writer is not self._given:
-            self._ahead.release()
             self._writer.close()
             self._file.released()
         self._writer = None

@@ -110,6 +110,10 @@ class DatabaseFile:
         """The name of the `-wal`; empty for a database that has none."""
         return self._wal_name if self._wal_identity is not None else ""
 
+    def is_wal(self, found: os.stat_result) -> bool:
+        """Whether this is the `-wal` that the connections have open; not where the file system numbers no files."""
+        return found.st_ino != 0 and (found.st_dev, found.st_ino) == self._wal_identity
+
     def released(self) -> None:
         """No connection is open any more: the last one took its `-wal` along, and the next one makes another."""
         self._wal_identity = self._folder_then = None

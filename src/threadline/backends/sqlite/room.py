@@ -11,8 +11,8 @@ as long again as a commit into bytes that are there. SQLite uses the log (`-wal`
 behind its end. To SQLite they are what it finds behind the last frame of any log that is used again: a frame counts
 only with the salts of the log's header and with its checksum. Rules:
 
-- Zeros are written inside a write transaction only: no other process writes to the log, shortens it or begins it anew
-  meanwhile.
+- Zeros are written inside a write transaction only, to the very file that SQLite has open: no other process writes to
+  it, shortens it or begins it anew meanwhile.
 - SQLite takes no locks on the log itself, so closing our descriptor of it releases none.
 - Nothing depends on the zeros. Where they cannot be written, the log grows as it always did.
 """
@@ -111,7 +111,6 @@ class LogAhead:
     """The log of one database file, of the connection that writes."""
 
     def __init__(self) -> None:
-        self._file: int | None = None
         self._commits_left = _FIRST_COMMITS
 
     def before_commit(self, database: DatabaseFile) -> None:
@@ -123,20 +122,23 @@ class LogAhead:
         if database.wal_name and _IS_POSSIBLE:
             self._commits_left = _MANY_COMMITS
             with suppress(OSError):
-                if self._file is None:
-                    self._file = os.open(database.wal_name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-                self._look(self._file)
+                # Not kept open: a signal handler may close the saver in the middle of this, and the number of the
+                # descriptor could be that of another file then.
+                file = os.open(database.wal_name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                try:
+                    self._look(file, database)
+                finally:
+                    os.close(file)
 
     def release(self) -> None:
-        """The log is closed, and may be removed."""
-        file, self._file = self._file, None
+        """The log is closed: another one may be made."""
         self._commits_left = _FIRST_COMMITS
-        if file is not None:
-            with suppress(OSError):
-                os.close(file)
 
-    def _look(self, file: int) -> None:
-        size = os.fstat(file).st_size
+    def _look(self, file: int, database: DatabaseFile) -> None:
+        found = os.fstat(file)
+        if not database.is_wal(found):
+            return  # the name leads to the log of another database, which others may be writing
+        size = found.st_size
         salts, those_of_log = _salts_near_end(file, size) if size < _ENOUGH_BYTES else (b"", b"")
         if salts == those_of_log and salts:
             free = os.fstatvfs(file)
