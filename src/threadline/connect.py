@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from .codec.allowed import AllowedTypes, Registration, TypeRules, UnknownTypes
 from .codec.codec import Codec
+from .codec.envelope import load_compression
 from .codec.seal import CipherRing, Ring
 from .codec.serializer import Serializer
 from .core.context import ToolOptions, Tools
@@ -47,6 +48,7 @@ def connect(url: str | os.PathLike[str] | None = None, **options: Any) -> Saver:
     engine_options, tool_options = split_options(options)
     if tool_options.get("cold_after") is not None and engine_options.get("cold") is None:
         raise InvalidRequest("cold_after needs cold=, the place of the cold tier, such as s3://bucket/prefix")
+    load_compression()
     engine = make_engine(url, **engine_options)
     tools = make_tools(engine, **tool_options)
     tools.checks_versions = tools.codec.foreign is None

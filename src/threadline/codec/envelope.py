@@ -19,7 +19,7 @@ from ..errors import Corrupt, InvalidRequest
 from .limits import FEW_BYTES, check_room
 from .seal import Ring
 
-__all__ = ["Envelope", "FEW_EXCESS", "MOST_TIMES", "WORTH_COMPRESSING", "filled"]
+__all__ = ["Envelope", "FEW_EXCESS", "MOST_TIMES", "WORTH_COMPRESSING", "filled", "load_compression"]
 
 WORTH_COMPRESSING = 2_000
 _CHECK_BYTES = 8
@@ -43,9 +43,6 @@ class Envelope:
         # The numbers of the store's keys; filled from the store when it opens.
         self.key_numbers: dict[str, int] = {}
         self._local = threading.local()
-        # Before anything is under way: an interrupt within the first import of a module leaves the lock of that import
-        # taken, and every thread that imports the module then waits for ever.
-        import zstandard  # noqa: F401
 
     def wrap(self, content: bytes, bound_to: bytes) -> tuple[int, bytes]:
         """The form and the stored bytes of some content that belongs at `bound_to`."""
@@ -153,6 +150,15 @@ class Envelope:
             worker = getattr(zstandard, kind)()
             setattr(self._local, kind, worker)
         return worker
+
+
+def load_compression() -> None:
+    """Import the compressor, for a program that makes a saver, before anything is under way.
+
+    An interrupt within the first import of a module leaves the lock of that import taken, and every thread that imports
+    the module then waits for ever. A command of the command line, which may never need it, loads it when it does.
+    """
+    import zstandard  # noqa: F401
 
 
 def filled(smaller: bytes, content: bytes) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
+from ..codec.envelope import load_compression
 from ..codec.serializer import Serializer
 from ..connect import make_engine, split_options
 from ..connect import make_tools as make_plain_tools
@@ -23,6 +24,7 @@ C = TypeVar("C", bound="Checkpointer")
 
 def make_tools(engine: Engine, **options: Any) -> Tools:
     """Codec, keys and caches; what cannot be rebuilt comes back as plain data, as from LangGraph's savers."""
+    load_compression()
     if not isinstance(options.get("serde"), Serializer):
         options.setdefault("unknown_types", "plain")
     return make_plain_tools(engine, **options)
