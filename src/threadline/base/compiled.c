@@ -1,5 +1,5 @@
-/* What Python alone is slow at: comparing values with what they were, looking through plain data, and building many
- * data objects of their states.
+/* What Python alone is slow at: comparing values with what they were, looking through plain data and packed bytes, what
+ * a packer asks for each date and enum, and building many data objects of their states.
  *
  * This module is optional: base/native.py loads it where it was built, and everything works without it.
  *
@@ -17,10 +17,11 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <datetime.h>
 #include <structmember.h>
 
 /* What base/native.py expects: a module that was compiled of another version of this file is not used. */
-#define INTERFACE 3
+#define INTERFACE 4
 
 /* Values nested deeper, or with more parts, are left to the comparison by bytes. */
 #define DEEPEST 32
@@ -76,6 +77,7 @@ static PyType_Spec shot_spec = {
 
 typedef struct {
     PyTypeObject *shot_type;
+    PyTypeObject *hook_type;
 } State;
 
 static int
@@ -494,6 +496,192 @@ slot_offset(PyObject *module, PyObject *descriptor)
     return PyLong_FromSsize_t(member->offset);
 }
 
+/* -- packed bytes */
+
+/* How many bytes a value has whose marker this is, without what it holds, or whose length the marker says; 0 for bytes
+ * and for what msgpack does not have, and the number of bytes that tell a length, as a negative number. */
+static int
+size_of(unsigned char marker)
+{
+    static const signed char sizes[] = {
+        /* c0 */ 1, 0, 1, 1, 0, 0, 0, -1, -2, -4, 5, 9, 2, 3, 5, 9,
+        /* d0 */ 2, 3, 5, 9, 3, 4, 6, 10, 18, -1, -2, -4, 3, 5, 3, 5,
+    };
+    if (marker >= 0xe0 || marker < 0xa0)
+        return 1;
+    return marker < 0xc0 ? 1 + (marker & 31) : sizes[marker - 0xc0];
+}
+
+PyDoc_STRVAR(holds_bytes_doc, "holds_bytes(packed)\n--\n\n"
+"Whether msgpack's bytes are among values that stand side by side, at any depth; not within extensions. True for what is\n"
+"cut short, or is not msgpack.");
+
+static PyObject *
+holds_bytes(PyObject *module, PyObject *packed)
+{
+    if (!PyBytes_CheckExact(packed)) {
+        PyErr_SetString(PyExc_TypeError, "holds_bytes() takes bytes");
+        return NULL;
+    }
+    const unsigned char *at = (const unsigned char *)PyBytes_AS_STRING(packed);
+    size_t left = (size_t)PyBytes_GET_SIZE(packed);
+    while (left) {
+        int size = size_of(*at);
+        size_t whole = (size_t)size;
+        if (size <= 0) {
+            size_t width = (size_t)-size, length = 0;
+            if (!size || left <= width)
+                Py_RETURN_TRUE;
+            for (size_t place = 1; place <= width; place++)
+                length = length << 8 | at[place];
+            whole = 1 + width + length + (*at < 0xd0); /* an extension has its type beside its length */
+        }
+        if (whole > left)
+            Py_RETURN_TRUE;
+        at += whole;
+        left -= whole;
+    }
+    Py_RETURN_FALSE;
+}
+
+/* -- what a packer asks */
+
+/* Answers for the objects that a packer does not know: moments in UTC and members that were packed before at once,
+ * everything else by asking `other`. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *members; /* the id of a member -> what it is packed as */
+    PyObject *other, *packb, *extension, *type, *header;
+    vectorcallfunc call;
+} Hook;
+
+static PyObject *
+packed_moment(Hook *hook, PyObject *moment)
+{
+    PyObject *made = NULL, *packed = PyObject_CallOneArg(hook->packb, moment);
+    if (packed != NULL && PyBytes_CheckExact(packed)) {
+        PyObject *content = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(hook->header) + PyBytes_GET_SIZE(packed));
+        if (content != NULL) {
+            char *into = PyBytes_AS_STRING(content);
+            memcpy(into, PyBytes_AS_STRING(hook->header), (size_t)PyBytes_GET_SIZE(hook->header));
+            memcpy(into + PyBytes_GET_SIZE(hook->header), PyBytes_AS_STRING(packed), (size_t)PyBytes_GET_SIZE(packed));
+            PyObject *arguments[] = {hook->type, content};
+            made = PyObject_Vectorcall(hook->extension, arguments, 2, NULL);
+            Py_DECREF(content);
+        }
+    } else if (packed != NULL) {
+        PyErr_SetString(PyExc_TypeError, "a moment was not packed to bytes");
+    }
+    Py_XDECREF(packed);
+    return made;
+}
+
+static PyObject *
+hook_call(PyObject *self, PyObject *const *arguments, size_t count, PyObject *names)
+{
+    Hook *hook = (Hook *)self;
+    if (PyVectorcall_NARGS(count) != 1 || names != NULL) {
+        PyErr_SetString(PyExc_TypeError, "a hook takes one value");
+        return NULL;
+    }
+    PyObject *value = arguments[0];
+    if (Py_TYPE(value) == PyDateTimeAPI->DateTimeType) {
+        int has_zone = ((PyDateTime_DateTime *)value)->hastzinfo;
+        PyObject *zone = has_zone ? ((PyDateTime_DateTime *)value)->tzinfo : NULL;
+        if ((zone == NULL || zone == PyDateTime_TimeZone_UTC) && !PyDateTime_DATE_GET_FOLD(value))
+            return packed_moment(hook, value);
+    } else {
+        PyObject *id = PyLong_FromVoidPtr(value);
+        if (id == NULL)
+            return NULL;
+        PyObject *member = PyDict_GetItemWithError(hook->members, id); /* borrowed */
+        Py_DECREF(id);
+        if (member != NULL || PyErr_Occurred())
+            return Py_XNewRef(member);
+    }
+    return PyObject_CallOneArg(hook->other, value);
+}
+
+static int
+hook_traverse(Hook *hook, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(hook));
+    Py_VISIT(hook->members);
+    Py_VISIT(hook->other);
+    Py_VISIT(hook->packb);
+    Py_VISIT(hook->extension);
+    return 0;
+}
+
+static int
+hook_clear(Hook *hook)
+{
+    Py_CLEAR(hook->members);
+    Py_CLEAR(hook->other);
+    Py_CLEAR(hook->packb);
+    Py_CLEAR(hook->extension);
+    Py_CLEAR(hook->type);
+    Py_CLEAR(hook->header);
+    return 0;
+}
+
+static void
+hook_dealloc(Hook *hook)
+{
+    PyTypeObject *type = Py_TYPE(hook);
+    PyObject_GC_UnTrack(hook);
+    hook_clear(hook);
+    type->tp_free(hook);
+    Py_DECREF(type);
+}
+
+static PyMemberDef hook_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Hook, call), READONLY},
+    {NULL},
+};
+
+static PyType_Slot hook_slots[] = {
+    {Py_tp_dealloc, hook_dealloc},
+    {Py_tp_traverse, hook_traverse},
+    {Py_tp_clear, hook_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, hook_members},
+    {Py_tp_doc, "Answers a packer that asks what to do with an object."},
+    {0, NULL},
+};
+
+static PyType_Spec hook_spec = {
+    .name = "threadline.base.compiled.Hook",
+    .basicsize = sizeof(Hook),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = hook_slots,
+};
+
+PyDoc_STRVAR(hook_doc, "hook(members, other, packb, extension, type, header)\n--\n\n"
+"A function for a packer. A value whose id is in `members` is what stands there; a datetime in UTC, or without a zone,\n"
+"is extension(type, header + packb(value)); for all else `other` is asked. Whoever makes it keeps the members alive.");
+
+static PyObject *
+make_hook(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 6 || !PyDict_CheckExact(arguments[0]) || !PyBytes_CheckExact(arguments[5])) {
+        PyErr_SetString(PyExc_TypeError, "hook() takes a dict, three functions, a number and bytes");
+        return NULL;
+    }
+    State *state = PyModule_GetState(module);
+    Hook *hook = (Hook *)state->hook_type->tp_alloc(state->hook_type, 0);
+    if (hook == NULL)
+        return NULL;
+    hook->members = Py_NewRef(arguments[0]);
+    hook->other = Py_NewRef(arguments[1]);
+    hook->packb = Py_NewRef(arguments[2]);
+    hook->extension = Py_NewRef(arguments[3]);
+    hook->type = Py_NewRef(arguments[4]);
+    hook->header = Py_NewRef(arguments[5]);
+    hook->call = hook_call;
+    return (PyObject *)hook;
+}
+
 /* -- data objects of their states */
 
 /* How instances of one class are built: a tuple that codec/data_classes.py makes. The descriptors are those of the
@@ -641,7 +829,9 @@ static PyMethodDef methods[] = {
     {"built", (PyCFunction)(void (*)(void))built, METH_FASTCALL, built_doc},
     {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, packed_doc},
     {"unchanged", (PyCFunction)(void (*)(void))unchanged, METH_FASTCALL, unchanged_doc},
+    {"holds_bytes", holds_bytes, METH_O, holds_bytes_doc},
     {"holds_mutable_bytes", holds_mutable_bytes, METH_O, holds_mutable_bytes_doc},
+    {"hook", (PyCFunction)(void (*)(void))make_hook, METH_FASTCALL, hook_doc},
     {"slot_offset", slot_offset, METH_O, slot_offset_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -650,8 +840,12 @@ static int
 execute(PyObject *module)
 {
     State *state = PyModule_GetState(module);
+    PyDateTime_IMPORT;
+    if (PyDateTimeAPI == NULL)
+        return -1;
+    state->hook_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &hook_spec, NULL);
     state->shot_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &shot_spec, NULL);
-    if (state->shot_type == NULL || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
+    if (state->hook_type == NULL || state->shot_type == NULL || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
         return -1;
     return PyModule_AddType(module, state->shot_type);
 }
@@ -661,6 +855,7 @@ traverse(PyObject *module, visitproc visit, void *arg)
 {
     State *state = PyModule_GetState(module);
     Py_VISIT(state->shot_type);
+    Py_VISIT(state->hook_type);
     return 0;
 }
 
@@ -669,6 +864,7 @@ clear(PyObject *module)
 {
     State *state = PyModule_GetState(module);
     Py_CLEAR(state->shot_type);
+    Py_CLEAR(state->hook_type);
     return 0;
 }
 
@@ -686,7 +882,7 @@ static PyModuleDef_Slot module_slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "compiled",
-    .m_doc = "Comparing values with what they were, looking through plain data, building data objects. Optional.",
+    .m_doc = "Comparing values with what they were, looking through plain data, building data objects, and more. Optional.",
     .m_size = sizeof(State),
     .m_methods = methods,
     .m_slots = module_slots,

@@ -12,6 +12,7 @@ from typing import Any
 
 import ormsgpack
 
+from ..base.native import native
 from ..codec.codec import OBJECT, OPTIONS, Codec
 from ..codec.framing import array_header, ext_frame, is_container
 from ..codec.packing import has_bytes, has_text_keys
@@ -334,7 +335,8 @@ class Encoder:
         Where there is more to do, nothing is done yet.
         """
         heads, at, length, links = new.heads, 0, old.open_count, old.open_links
-        if length < 0 or 0xC4 in added or 0xC5 in added or 0xC6 in added:
+        has_markers = 0xC4 in added or 0xC5 in added or 0xC6 in added  # of bytes, or of letters of many languages
+        if length < 0 or (has_markers and (native is None or native.holds_bytes(added))):
             return False
         ends: list[int] = []
         pairs: list[Pair] = []
@@ -485,6 +487,8 @@ def is_same_value(one: Source, other: Source) -> bool:
 
 def _has_bytes(packed: bytes, count: int) -> bool:
     """Whether bytes stand among some packed items."""
+    if native is not None:
+        return bool(native.holds_bytes(packed))
     return has_bytes(unpackb(array_header(count) + packed, ext_hook=Ext))
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timezone
 from typing import Any, Protocol
 
 import ormsgpack
@@ -41,6 +40,7 @@ from .packing import (
     hides_mutable_bytes,
     may_hold_bytes,
     put_together,
+    quick_hook,
     take_apart,
 )
 from .plans import (
@@ -72,8 +72,6 @@ _LARGE = 16_384
 _MOST_NAMES = 10_000
 # Bytes as few as these are not deep enough for any stack.
 _SHALLOW = 60
-_MOMENT_HEADER = b"\x02dt"
-utc = timezone.utc
 GROUP = b"*"
 _GROUP_HEADER = b"\x01*"
 # The depth that an object within an object may have: what holds it may have 255 levels beside.
@@ -287,16 +285,8 @@ class Codec:
         """What packs objects for ormsgpack; within an object, so that what holds it is not too deep to be read."""
         members, held, plans, plan_for, packed = self._members, self._held, self._plans, self._plan_for, self._packed
 
-        def pack(value: Any) -> Any:
+        def by_plan(value: Any) -> Any:
             kind = type(value)
-            if kind is datetime:
-                zone = value.tzinfo
-                if (zone is utc or zone is None) and not value.fold:
-                    return Ext(OBJECT, _MOMENT_HEADER + packb(value))  # as `isoformat` has it, in a fifth of the time
-            else:
-                member = members.get(id(value))
-                if member is not None:
-                    return member
             plan = plans.get(kind) or plan_for(value)
             if kind not in self._enums:
                 return packed(*plan(value), deepest)
@@ -306,7 +296,7 @@ class Codec:
                 members[id(value)] = found
             return found
 
-        return pack
+        return quick_hook(members, by_plan)
 
     def _packed(self, header: bytes | None, state: Any, deepest: int | None = None) -> Any:
         if header is None:
