@@ -584,6 +584,10 @@ hook_call(PyObject *self, PyObject *const *arguments, size_t count, PyObject *na
         PyErr_SetString(PyExc_TypeError, "a hook takes one value");
         return NULL;
     }
+    if (hook->members == NULL || hook->other == NULL || hook->packb == NULL || hook->extension == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the garbage collector has taken this hook apart");
+        return NULL;
+    }
     PyObject *value = arguments[0];
     if (Py_TYPE(value) == PyDateTimeAPI->DateTimeType) {
         int has_zone = ((PyDateTime_DateTime *)value)->hastzinfo;
@@ -620,8 +624,6 @@ hook_clear(Hook *hook)
     Py_CLEAR(hook->other);
     Py_CLEAR(hook->packb);
     Py_CLEAR(hook->extension);
-    Py_CLEAR(hook->type);
-    Py_CLEAR(hook->header);
     return 0;
 }
 
@@ -631,6 +633,8 @@ hook_dealloc(Hook *hook)
     PyTypeObject *type = Py_TYPE(hook);
     PyObject_GC_UnTrack(hook);
     hook_clear(hook);
+    Py_XDECREF(hook->type);
+    Py_XDECREF(hook->header);
     type->tp_free(hook);
     Py_DECREF(type);
 }
