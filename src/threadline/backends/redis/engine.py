@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from ...base.drive import BlockingClock, Clock, LoopClock
 from ...errors import InvalidRequest
-from ..layers.first_use import FirstUse, FirstUseLayer
-from ..layers.layer import MARKS, Layering
+from ..layers.layer import MARKS, Call, Layering
 from ..layers.read_only import ReadOnlyLayer
 from ..layers.retry import RetryLayer, retry_policy
 from ..lending import PoolFigures
@@ -21,7 +20,7 @@ from .keys import Keys
 from .reader import RedisReader
 from .records import RedisRecords
 from .scans import RedisScans
-from .setup import open_store
+from .setup import RedisSetup
 from .url import target_of
 from .wire import Link
 
@@ -50,9 +49,8 @@ class RedisEngine(ServerEngine):
         self._keys = Keys(key_prefix)
         self._ttl = ttl
         self._policy = retry_policy(retry)
-        self._may_create = setup is not False and not read_only
         self._read_only = read_only
-        self._first_use = FirstUse()
+        self._setup = RedisSetup(self._keys, self.url, setup, ttl, read_only=read_only)
         # Every half is seen through them, the last one outermost.
         self._layers: list[Layering] = []
         # The pools in which living threads were last seen, for all halves.
@@ -125,22 +123,16 @@ class RedisEngine(ServerEngine):
 
     def _half(self, make: Any, turns: Any, clock: Clock, *, is_of_loop: bool = False) -> Half:
         link = Link(make, self.identity, turns, is_cluster=self._target.is_cluster, where=self.url)
-        opening = partial(self._open, link)
-        directory = Directory(link, self._keys, self._pools, opening)
+        directory = Directory(link, self._keys, self._pools, partial(self._setup.open, link))
         reader, records = RedisReader(link, self._keys, directory), RedisRecords(link, self._keys, directory)
         scans = RedisScans(link, self._keys, directory, records)
         writer = RedisBackend(link, self._keys, directory, reader, scans, clock=clock, ttl=self._ttl)
-        ports: Any = _Ports(reader, scans, writer, records)
-        ports = RetryLayer(FirstUseLayer(ports, self._first_use, opening), self._policy, clock, self.note_retry)
+        ports: Any = _Ports(link, self._setup, reader, scans, writer, records)
+        ports = RetryLayer(ports, self._policy, clock, self.note_retry)
         ports = ReadOnlyLayer(ports) if self._read_only else ports
         for layer in self._layers:
             ports = layer(ports, is_of_loop)
         return Half(link, directory, ports)
-
-    async def _open(self, link: Link, is_setup: bool = False) -> None:
-        """Check the store, and create it where that is wanted."""
-        may_create = is_setup or self._may_create
-        await open_store(link, self._keys, may_create=may_create, ttl=self._ttl, is_ours=self._first_use.is_over)
 
 
 class Half(NamedTuple):
@@ -152,8 +144,16 @@ class Half(NamedTuple):
 
 
 class _Ports:
-    """One object with the methods of all ports, each that of the part which has it."""
+    """One object with the methods of all ports, each that of the part which has it; the first call opens the store."""
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, link: Link, setup: RedisSetup, *parts: Any) -> None:
+        self._opening = setup, link
         for name in MARKS:
-            setattr(self, name, next(getattr(part, name) for part in parts if hasattr(part, name)))
+            call = next(getattr(part, name) for part in parts if hasattr(part, name))
+            setattr(self, name, partial(self._opened, name == "setup", call))
+
+    async def _opened(self, is_asked: bool, call: Call, *args: Any, **options: Any) -> Any:
+        setup, link = self._opening
+        if not setup.is_ready:
+            await setup.open(link, is_asked=is_asked)
+        return await call(*args, **options)

@@ -13,15 +13,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
+from ...base.drive import run_now
 from ...errors import Closed, Conflict, InvalidRequest, ReadOnly, StorageFull, Unavailable
 from ...ports.storage import Space
 from .dialect import page_counts
 from .errors import is_busy, translated, translated_error
 from .file import DatabaseFile, absolute, uri_of
 from .room import LogAhead, Room, size_of
-from .schema import SqliteSchema
+from .schema import Opened, SqliteSchema
 
 __all__ = ["SqliteConnections"]
 
@@ -217,7 +219,7 @@ class SqliteConnections:
     def set_up(self) -> None:
         """Create or migrate the schema, in one transaction; safe from many processes at once."""
         self._schema.allow_changes()
-        self.write(self._schema.create)
+        run_now(self._schema.create(Opened(self.writer(), self.write)))
 
     def check_open(self) -> None:
         """Raise Closed after `close`, and Unavailable once the file was lost."""
@@ -247,9 +249,7 @@ class SqliteConnections:
             connection = self._connect(patience=min(self._timeout, _READ_PATIENCE_SECONDS))
         else:
             self._file.opened(connection)
-        if self._schema.must_create(connection):
-            self._transact(connection, self._schema.create)
-        self._schema.warn_of_langgraphs(connection)
+        run_now(self._schema.open(Opened(connection, partial(self._transact, connection))))
         self._file.prepared(connection)
         if connection is not self._given:
             connection.execute("PRAGMA busy_timeout = 0")  # `_patiently` waits instead
