@@ -68,13 +68,16 @@ class PoolFigures(NamedTuple):
 
 
 class Pool:
-    """At most `size` connections; a caller that waits for one for longer than `timeout` gets `exhausted`."""
+    """At most `size` connections; a caller that waits for one for longer than `timeout` gets `exhausted`.
+
+    Without a timeout it waits as long as it takes.
+    """
 
     def __init__(
         self,
         driver: Driver,
         size: int,
-        timeout: float,
+        timeout: float | None,
         exhausted: Callable[[], Unavailable],
         *,
         is_of_loop: bool = False,

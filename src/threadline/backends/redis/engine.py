@@ -7,12 +7,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...base.drive import BlockingClock, Clock, LoopClock
+from ...base.drive import BlockingClock, Clock, LoopClock, run_now
 from ...errors import InvalidRequest
 from ..layers.layer import MARKS, Call, Layering
 from ..layers.read_only import ReadOnlyLayer
 from ..layers.retry import RetryLayer, retry_policy
-from ..lending import PoolFigures
+from ..lending import Pool, PoolFigures
 from ..server import PerLoop, ServerEngine
 from .backend import RedisBackend
 from .directory import Directory
@@ -77,7 +77,7 @@ class RedisEngine(ServerEngine):
                 half = self._blocking
                 if half is None:
                     make = partial(self._target.blocking_client, self.identity)
-                    half = self._blocking = self._half(make, self._target.blocking_turns(), BlockingClock())
+                    half = self._blocking = self._half(make, BlockingClock(), is_of_loop=False)
         return half
 
     def loop_half(self) -> Half:
@@ -88,28 +88,25 @@ class RedisEngine(ServerEngine):
         self._layers.append(layer)
 
     def connections(self) -> dict[str, PoolFigures]:
-        half = self._blocking
-        figures = half.link.turns.figures(half.link.made) if half is not None else None
-        return {"sync": figures} if figures is not None else {}
+        source = self._blocking.link.source if self._blocking is not None else None
+        return {"sync": source.figures()} if isinstance(source, Pool) else {}
 
     def close_blocking(self) -> None:
-        client = self._blocking.link.made if self._blocking is not None else None
-        if client is not None and not self._target.is_given:
-            client.close()
+        if self._blocking is not None:
+            run_now(self._blocking.link.aclose())
 
     def close_loops(self) -> None:
         import asyncio
 
         for loop, half in self._loops.take_all().items():
-            client = half.link.made
-            if client is not None and not self._target.is_given and loop.is_running():
+            if loop.is_running():
                 with suppress(RuntimeError):
-                    asyncio.run_coroutine_threadsafe(client.aclose(), loop)
+                    asyncio.run_coroutine_threadsafe(half.link.aclose(), loop)
 
     async def aclose_loop(self) -> None:
         half = self._loops.take_here()
-        if half is not None and half.link.made is not None and not self._target.is_given:
-            await half.link.made.aclose()
+        if half is not None:
+            await half.link.aclose()
 
     def abandon(self) -> list[Any]:
         held = [self._blocking, *self._loops.take_all().items()]
@@ -119,10 +116,11 @@ class RedisEngine(ServerEngine):
 
     def _make_loop_half(self) -> Half:
         make = partial(self._target.loop_client, self.identity)
-        return self._half(make, self._target.loop_turns(), LoopClock(), is_of_loop=True)
+        return self._half(make, LoopClock(), is_of_loop=True)
 
-    def _half(self, make: Any, turns: Any, clock: Clock, *, is_of_loop: bool = False) -> Half:
-        link = Link(make, self.identity, turns, is_cluster=self._target.is_cluster, where=self.url)
+    def _half(self, make: Any, clock: Clock, *, is_of_loop: bool) -> Half:
+        target, source = self._target, self._target.source(is_of_loop=is_of_loop)
+        link = Link(make, self.identity, source, is_of_loop=is_of_loop, is_cluster=target.is_cluster, where=self.url)
         directory = Directory(link, self._keys, self._pools, partial(self._setup.open, link))
         reader, records = RedisReader(link, self._keys, directory), RedisRecords(link, self._keys, directory)
         scans = RedisScans(link, self._keys, directory, records)

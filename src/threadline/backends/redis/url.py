@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any
@@ -16,9 +17,10 @@ import redis
 
 from ...base.drive import run_now, settled
 from ...errors import InvalidRequest
-from ..server import ServerIdentity
+from ..lending import Given, LoopPlaces, Places, Pool
+from ..server import ServerIdentity, exhausted
 from .errors import AnotherServer
-from .wire import GivenTurns, LoopTurns, NoTurns, TurnPool, Turns
+from .wire import TurnDriver, TurnPool
 
 __all__ = ["Target", "target_of"]
 
@@ -43,13 +45,9 @@ class Target(ABC):
     def loop_client(self, identity: ServerIdentity) -> Any:
         """A new client of asyncio, or the given one."""
 
-    def blocking_turns(self) -> NoTurns:
-        """How many calls of a blocking client go on at once."""
-        return NoTurns()
-
-    def loop_turns(self) -> NoTurns:
-        """How many calls of a client of asyncio go on at once."""
-        return NoTurns()
+    @abstractmethod
+    def source(self, *, is_of_loop: bool) -> Pool | Given:
+        """What lends each call of a client its turn."""
 
 
 def target_of(url: str | None, connection: Any, pool: Any, pool_size: int, timeout: float) -> Target:
@@ -91,23 +89,17 @@ class _ByUrl(Target):
         return redis.Redis(connection_pool=TurnPool.from_url(self._url, redis_connect_func=greet, **options))
 
     def loop_client(self, identity: ServerIdentity) -> Any:
-        options = {"retry": LoopRetry(NoBackoff(), 0), **self._options}
+        # A turn has one connection to a server at a time; the driver's own limit would be an error, not a wait.
+        most = 2 * self._pool_size
+        options = {"retry": LoopRetry(NoBackoff(), 0), "max_connections": most, **self._options}
         if self.is_cluster:
-            return redis.asyncio.RedisCluster.from_url(self._url, max_connections=2 * self._pool_size, **options)
-        pool = redis.asyncio.BlockingConnectionPool.from_url(
-            self._url,
-            max_connections=self._pool_size,
-            timeout=self._seconds,
-            redis_connect_func=partial(_greet, identity),
-            **options,
-        )
-        return redis.asyncio.Redis(connection_pool=pool)
+            return redis.asyncio.RedisCluster.from_url(self._url, **options)
+        return redis.asyncio.Redis.from_url(self._url, redis_connect_func=partial(_greet, identity), **options)
 
-    def blocking_turns(self) -> NoTurns:
-        return Turns(self._pool_size, self._seconds, self.shown)
-
-    def loop_turns(self) -> NoTurns:
-        return LoopTurns(self._pool_size) if self.is_cluster else NoTurns()
+    def source(self, *, is_of_loop: bool) -> Pool | Given:
+        size, seconds = self._pool_size, self._seconds
+        out_of_turns = partial(exhausted, size, self.shown, seconds or 0.0)
+        return Pool(TurnDriver(), size, seconds, out_of_turns, is_of_loop=is_of_loop)
 
 
 class _Given(Target):
@@ -132,8 +124,8 @@ class _Given(Target):
 
     loop_client = blocking_client
 
-    def blocking_turns(self) -> NoTurns:
-        return GivenTurns()
+    def source(self, *, is_of_loop: bool) -> Pool | Given:
+        return Given(LoopPlaces(math.inf) if is_of_loop else Places(math.inf), lambda: None)
 
 
 async def _greet(identity: ServerIdentity, connection: Any) -> None:

@@ -8,11 +8,11 @@ A *generation* (backends/server.py) ends when a connection breaks, when a new on
 when a server answers that does not know our scripts: it was restarted, or another took its place. Nothing that was
 known in an earlier generation is relied on.
 
-Blocking connections are lent by turns. The driver's pools count a connection as lent for ever when the exception of a
-signal handler arrives between two lines, and take back one whose answer was never read: the next command would take
-that answer for its own. A turn holds the connections that its thread took. They return to their pools when the turn has
-ended well, and are closed when it has not. A connection that an interrupt loses between two lines is freed with its
-memory.
+Each call has a turn, which a pool lends (backends/lending.py). The driver's pools count a connection as lent for ever
+when the exception of a signal handler arrives between two lines, and take back one whose answer was never read: the
+next command would take that answer for its own. So a turn of the sync half holds connections of its own, one for each
+server that it went to. They are closed when the turn has not ended well. A connection that an interrupt loses between
+two lines is freed with its memory.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 from redis import exceptions
 
-from ...base.drive import run_now, settled
+from ...base.drive import settled
 from ...errors import InvalidRequest, StorageFull, ThreadlineError, Unavailable
-from ..lending import Places, PoolFigures, Undisturbed
-from ..server import GENERATION_SHIFT, ServerIdentity, exhausted, has_input
+from ..lending import Given, Pool
+from ..server import GENERATION_SHIFT, ServerIdentity, has_input
 from .errors import AnotherServer, NewGeneration, translate
 
-__all__ = ["GivenTurns", "Link", "LoopTurns", "NoTurns", "Script", "TurnPool", "Turns", "script"]
+__all__ = ["Link", "Script", "Turn", "TurnDriver", "TurnPool", "script"]
 
 T = TypeVar("T")
 Call = tuple[str, Sequence[bytes], Sequence[Any]]  # the name of a script, keys, arguments
@@ -73,11 +73,21 @@ class Link:
     """A way to one server or cluster, over a blocking client or one of asyncio."""
 
     def __init__(
-        self, make: Callable[[], Any], identity: ServerIdentity, turns: NoTurns, *, is_cluster: bool, where: str
+        self,
+        make: Callable[[], Any],
+        identity: ServerIdentity,
+        source: Pool | Given,
+        *,
+        is_of_loop: bool,
+        is_cluster: bool,
+        where: str,
     ) -> None:
         self._make = make
         self.made: Any = None
-        self.turns = turns
+        self.source = source
+        self._is_of_loop = is_of_loop
+        # Whether turns hold the connections; those of an event loop are held by the pool of its client.
+        self._has_lines = isinstance(source, Pool) and not is_of_loop
         self._lock = threading.Lock()
         self.identity = identity
         self.is_cluster = is_cluster
@@ -134,7 +144,7 @@ class Link:
     @property
     def is_direct(self) -> bool:
         """Whether commands go to one server over blocking connections of our own."""
-        return self.turns.renews_client and not self.is_cluster
+        return self._has_lines and not self.is_cluster
 
     async def exchange(self, *commands: Sequence[Any]) -> list[Any]:
         """The answers of commands that are sent together, in order, by a link that is direct."""
@@ -178,13 +188,28 @@ class Link:
         except _ERRORS as error:
             raise self._translated(error) from None
 
+    async def aclose(self) -> None:
+        """Close the connections, unless the client was given."""
+        await self.source.aclose()
+        if isinstance(self.source, Pool) and self._is_of_loop and self.made is not None:
+            await self.made.aclose()
+
     async def _in_turn(self, work: Work[T]) -> T:
+        async def act(turn: Any) -> T:
+            if not self._has_lines:
+                return await work()
+            before, _here.turn = getattr(_here, "turn", None), turn  # a signal handler may make a call within a call
+            try:
+                return await work()
+            finally:
+                _here.turn = before
+
         try:
-            return await self.turns.run(work)
+            return await self.source.lend(act)
         except BaseException as error:
             cause = error.__cause__ if isinstance(error, exceptions.RedisClusterException) else error
             is_of_driver = isinstance(cause, (redis.RedisError, OSError))
-            if self.is_cluster and self.turns.renews_client and cause is not None and not is_of_driver:
+            if self.is_cluster and self._has_lines and cause is not None and not is_of_driver:
                 # The interrupt may have met the client while it learned about its cluster: the next call makes another.
                 # The client takes the exception of a signal handler for a node that does not answer.
                 self.made = None
@@ -253,136 +278,65 @@ def packed(words: Sequence[Any]) -> bytes:
     return b"".join(parts)
 
 
-class NoTurns:
-    """All calls go on at once; a given client counts by itself, and so does the pool of an event loop."""
+class TurnDriver:
+    """Turns, as a pool lends them."""
 
-    # Whether an interrupt may leave the client of a cluster half changed, so that another one is made.
-    renews_client = False
+    async def connect(self) -> Turn:
+        return Turn()
 
-    async def run(self, work: Work[T]) -> T:
-        """The result of work, once it is its turn."""
-        return await work()
+    async def is_good(self, turn: Turn, idle_seconds: float) -> bool:
+        return True  # each connection is looked at when it is used
 
-    def figures(self, client: Any) -> PoolFigures | None:
-        """The connections of a client; None where the client or its pool counts them."""
-        return None
+    async def is_reusable(self, turn: Turn, error: BaseException | None) -> bool:
+        # The server's refusal is the whole of its answer: the connection is in the middle of nothing.
+        return turn.is_whole and (error is None or isinstance(error, redis.ResponseError))
 
+    def close(self, turn: Turn) -> None:
+        turn.close()
 
-class GivenTurns(NoTurns):
-    """Calls of a given blocking client go on at once, but never on the main thread, where a signal handler may raise.
-
-    The pool of a client counts a connection as lent for ever when an interrupt meets it between two lines.
-    """
-
-    def __init__(self) -> None:
-        self._undisturbed = Undisturbed()
-
-    async def run(self, work: Work[T]) -> T:
-        return self._undisturbed.run(lambda: run_now(work()))
+    async def part(self, turn: Turn) -> None:
+        turn.close()
 
 
-class LoopTurns(NoTurns):
-    """Turns for the tasks of an event loop: the asyncio client of a cluster fails where it should wait."""
+class Turn:
+    """The connections that one call of a client may use, one for each server: alone, so that no two calls wait for each
+    other on their way to several nodes of a cluster."""
 
-    def __init__(self, count: int) -> None:
-        import asyncio
-
-        self._semaphore = asyncio.Semaphore(count)
-
-    async def run(self, work: Work[T]) -> T:
-        async with self._semaphore:
-            return await work()
-
-
-class Turns(NoTurns):
-    """Turns for a number of threads, which wait at most so many seconds.
-
-    On its way to several nodes the client of a cluster takes one connection after the other. Without turns, two threads
-    could each hold the connection that the other one waits for.
-    """
-
-    renews_client = True
-
-    def __init__(self, count: int, seconds: float | None, where: str) -> None:
-        self._count = count
-        self._seconds = seconds
-        self._where = where
-        self._places = Places(count)
-
-    async def run(self, work: Work[T]) -> T:
-        turn = _Turn()
-        try:
-            if not self._places.take(turn, self._seconds):
-                raise exhausted(self._count, self._where, self._seconds or 0.0)
-            _here.turn = turn
-            result = await work()
-            turn.is_well = True
-            return result
-        except BaseException as error:
-            # The server's refusal is the whole of its answer: the connection is in the middle of nothing.
-            turn.is_well = isinstance(error, redis.ResponseError)
-            raise
-        finally:
-            try:
-                self._end(turn)
-            except BaseException:  # an interrupt may arrive here too
-                turn.is_well = False
-                self._end(turn)
-                raise
-
-    def figures(self, client: Any) -> PoolFigures | None:
-        # The client of a cluster has a pool for each node.
-        idle = len(getattr(getattr(client, "connection_pool", None), "_available_connections", ()))
-        return PoolFigures(idle, self._places.taken, self._count, self._places.waiting)
-
-    def _end(self, turn: _Turn) -> None:
-        _here.turn = None
-        turn.end()
-        self._places.leave(turn)
-
-
-class _Turn:
-    """The connections that one call of a client holds."""
-
-    __slots__ = ("_held", "is_well", "returned")
+    __slots__ = ("_all", "_free")
 
     def __init__(self) -> None:
-        self.is_well = False
-        self._held: list[tuple[TurnPool, Any]] = []
-        # Given back by the driver, which may ask for them again within the turn.
-        self.returned: list[tuple[TurnPool, Any]] = []
+        self._all: list[Any] = []
+        self._free: list[tuple[TurnPool, Any]] = []
 
-    def hold(self, pool: TurnPool, connection: Any) -> None:
-        self._held.append((pool, connection))
+    @property
+    def is_whole(self) -> bool:
+        """Whether the driver has given all connections back."""
+        return len(self._free) == len(self._all)
 
-    def again(self, pool: TurnPool) -> Any:
-        """A connection to the same server that this turn has had before, or None."""
-        for position, (owner, connection) in enumerate(self.returned):
+    def take(self, pool: TurnPool) -> Any:
+        """A connection to the server of a pool; not yet open if it is new."""
+        for position, (owner, connection) in enumerate(self._free):
             if owner is pool:
-                del self.returned[position]
+                del self._free[position]
                 return connection
-        return None
+        connection = pool.connection_class(**pool.connection_kwargs)
+        self._all.append(connection)
+        return connection
 
-    def end(self) -> None:
-        """Let go of all connections; after an interrupt the rest is closed."""
-        while self._held:
-            pool, connection = self._held.pop()
-            if self.is_well and any(connection is one for _, one in self.returned):
-                pool.keep(connection)
-            else:
-                connection.disconnect()
+    def give_back(self, pool: TurnPool, connection: Any) -> None:
+        """The driver may ask for it again within this turn, or within the next one."""
+        self._free.append((pool, connection))
+
+    def close(self) -> None:
+        for connection in self._all:
+            connection.disconnect()
 
 
 class TurnPool(redis.ConnectionPool):
-    """Connections to one server; the turns decide how many there are."""
+    """Connections to one server, all of them in turns."""
 
     def get_connection(self, *_: Any, **__: Any) -> Any:
-        turn = getattr(_here, "turn", None)
-        connection = turn.again(self) if turn is not None else None
-        if connection is None:
-            connection = self._resting() or self.connection_class(**self.connection_kwargs)
-            if turn is not None:
-                turn.hold(self, connection)
+        connection = _here.turn.take(self)
         if getattr(connection, "_sock", None) is None:
             connection.connect()
         # Something unasked waits there, or the server has gone.
@@ -392,23 +346,9 @@ class TurnPool(redis.ConnectionPool):
         return connection
 
     def release(self, connection: Any) -> None:
-        turn = getattr(_here, "turn", None)
-        if turn is not None:
-            turn.returned.append((self, connection))
-        else:
-            self.keep(connection)
-
-    def keep(self, connection: Any) -> None:
-        """A connection rests until it is asked for again."""
         if connection.should_reconnect():
             connection.disconnect()
-        self._available_connections.append(connection)
-
-    def _resting(self) -> Any:
-        try:
-            return self._available_connections.pop()
-        except IndexError:
-            return None
+        _here.turn.give_back(self, connection)
 
 
 def _can_read(connection: Any) -> bool:
