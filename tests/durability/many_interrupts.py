@@ -150,7 +150,7 @@ def check_connections(engine):
     lend = {
         "PostgresEngine": lambda act: run_now(engine.blocking.lend(lambda _: act())),
         "MysqlEngine": lambda act: run_now(engine.blocking.lend(lambda _: act())),
-        "RedisEngine": lambda act: run_now(engine.blocking_half().link.source.lend(lambda _: act())),
+        "RedisEngine": lambda act: run_now(engine.blocking.lend(lambda _: act())),
     }.get(kind)
     if lend is None:
         return
@@ -218,12 +218,12 @@ async def cancels(saver, count):
 async def check_loop_connections(engine):
     """As many connections of the loop as there may be are lent at once."""
     kind = type(engine).__name__
-    if kind == "RedisEngine" and not engine.loop_half().link.is_cluster:
-        assert not engine.loop_half().link.client.connection_pool._in_use_connections
+    if kind == "RedisEngine" and not engine.blocking_half().link.is_cluster:
+        assert not engine.loops.here()._driver.client.connection_pool._in_use_connections
     lend = {
         "PostgresEngine": lambda act: engine.loops.here().lend(lambda _: act()),
         "MysqlEngine": lambda act: engine.loops.here().lend(lambda _: act()),
-        "RedisEngine": lambda act: engine.loop_half().link.source.lend(lambda _: act()),
+        "RedisEngine": lambda act: engine.loops.here().lend(lambda _: act()),
     }.get(kind)
     if lend is None:
         return

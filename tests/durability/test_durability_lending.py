@@ -116,8 +116,9 @@ TURN_LINES = [line for function in TURN_FUNCTIONS for line in lines_of(function)
 
 def turns(size):
     """A link over so many turns, and the connections of those that rest."""
-    source = Pool(TurnDriver(), size, 1.0, lambda: Unavailable("all in use"))
-    link = Link(lambda: None, ServerIdentity(), source, is_of_loop=False, is_cluster=False, where="redis://host")
+    source = Pool(TurnDriver(object), size, 1.0, lambda: Unavailable("all in use"))
+    link = Link(source.lend, ServerIdentity(), Unavailable, has_lines=True, is_cluster=False, where="redis://host")
+    link.source = source
     return link, lambda: [connection for turn, _, _ in source._idle for connection in turn._all]
 
 
@@ -128,7 +129,7 @@ def turns(size):
 def test_an_interrupt_at_any_line_of_a_turn_leaves_all_turns_free(code, line, text, is_idle):
     pool, (link, resting) = TurnPool(connection_class=Line), turns(2)
 
-    async def command():
+    async def command(client):
         """As the driver does it; what is sent and not answered must not be lent again."""
         connection = pool.get_connection()
         assert not connection.is_busy
@@ -146,9 +147,9 @@ def test_an_interrupt_at_any_line_of_a_turn_leaves_all_turns_free(code, line, te
     assert len(resting()) == len(set(map(id, resting()))) <= 1
     assert not any(one.is_busy for one in resting())
 
-    async def within():
+    async def within(client):
         await link._in_turn(command)
-        await command()
+        await command(client)
 
     run_now(link._in_turn(within))
 
@@ -156,7 +157,7 @@ def test_an_interrupt_at_any_line_of_a_turn_leaves_all_turns_free(code, line, te
 def test_a_connection_that_owes_an_answer_is_not_lent_again():
     pool, (link, resting), seen = TurnPool(connection_class=Line), turns(1), []
 
-    async def command():
+    async def command(client):
         connection = pool.get_connection()
         seen.append(connection)
         try:
@@ -173,7 +174,7 @@ def test_a_connection_that_owes_an_answer_is_not_lent_again():
 def test_a_connection_on_which_the_server_refused_a_command_is_lent_again():
     pool, (link, resting) = TurnPool(connection_class=Line), turns(1)
 
-    async def command():
+    async def command(client):
         connection = pool.get_connection()
         try:
             raise redis.ResponseError("WRONGTYPE")

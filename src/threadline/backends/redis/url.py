@@ -20,7 +20,7 @@ from ...errors import InvalidRequest
 from ..lending import Given, LoopPlaces, Places, Pool
 from ..server import ServerIdentity, exhausted
 from .errors import AnotherServer
-from .wire import TurnDriver, TurnPool
+from .wire import ClientPool, Turn, TurnDriver, TurnPool
 
 __all__ = ["Target", "target_of"]
 
@@ -38,15 +38,7 @@ class Target(ABC):
     only_half: str | None = None
 
     @abstractmethod
-    def blocking_client(self, identity: ServerIdentity) -> Any:
-        """A new blocking client, or the given one."""
-
-    @abstractmethod
-    def loop_client(self, identity: ServerIdentity) -> Any:
-        """A new client of asyncio, or the given one."""
-
-    @abstractmethod
-    def source(self, *, is_of_loop: bool) -> Pool | Given:
+    def source(self, identity: ServerIdentity, *, is_of_loop: bool) -> Pool | Given:
         """What lends each call of a client its turn."""
 
 
@@ -80,7 +72,7 @@ class _ByUrl(Target):
                 f"{self.shown} is no URL of a Redis server: give redis://user:password@host:6379/0"
             ) from None
 
-    def blocking_client(self, identity: ServerIdentity) -> Any:
+    def _blocking_client(self, identity: ServerIdentity) -> Any:
         # The retry layer alone counts tries; those of the driver would multiply them.
         options = {"retry": BlockingRetry(NoBackoff(), 0), **self._options}
         if self.is_cluster:
@@ -88,7 +80,7 @@ class _ByUrl(Target):
         greet = partial(_greet_now, identity)
         return redis.Redis(connection_pool=TurnPool.from_url(self._url, redis_connect_func=greet, **options))
 
-    def loop_client(self, identity: ServerIdentity) -> Any:
+    def _loop_client(self, identity: ServerIdentity) -> Any:
         # A turn has one connection to a server at a time; the driver's own limit would be an error, not a wait.
         most = 2 * self._pool_size
         options = {"retry": LoopRetry(NoBackoff(), 0), "max_connections": most, **self._options}
@@ -96,10 +88,12 @@ class _ByUrl(Target):
             return redis.asyncio.RedisCluster.from_url(self._url, **options)
         return redis.asyncio.Redis.from_url(self._url, redis_connect_func=partial(_greet, identity), **options)
 
-    def source(self, *, is_of_loop: bool) -> Pool | Given:
-        size, seconds = self._pool_size, self._seconds
-        out_of_turns = partial(exhausted, size, self.shown, seconds or 0.0)
-        return Pool(TurnDriver(), size, seconds, out_of_turns, is_of_loop=is_of_loop)
+    def source(self, identity: ServerIdentity, *, is_of_loop: bool) -> Pool | Given:
+        make = partial(self._loop_client if is_of_loop else self._blocking_client, identity)
+        out_of_turns = partial(exhausted, self._pool_size, self.shown, self._seconds or 0.0)
+        # An interrupt may meet the blocking client of a cluster while it learns about its nodes.
+        driver = TurnDriver(make, renews_client=self.is_cluster and not is_of_loop)
+        return (ClientPool if is_of_loop else Pool)(driver, self._pool_size, self._seconds, out_of_turns)
 
 
 class _Given(Target):
@@ -119,13 +113,9 @@ class _Given(Target):
         self.only_half = "async" if is_async else "sync"
         self.is_cluster = any(one.__name__ == "RedisCluster" for one in kinds)
 
-    def blocking_client(self, identity: ServerIdentity) -> Any:
-        return self._client
-
-    loop_client = blocking_client
-
-    def source(self, *, is_of_loop: bool) -> Pool | Given:
-        return Given(LoopPlaces(math.inf) if is_of_loop else Places(math.inf), lambda: None)
+    def source(self, identity: ServerIdentity, *, is_of_loop: bool) -> Pool | Given:
+        turn = Turn(TurnDriver(lambda: self._client))
+        return Given(LoopPlaces(math.inf) if is_of_loop else Places(math.inf), lambda: turn)
 
 
 async def _greet(identity: ServerIdentity, connection: Any) -> None:

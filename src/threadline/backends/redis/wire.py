@@ -21,6 +21,7 @@ import hashlib
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeVar
@@ -29,16 +30,16 @@ import redis
 from redis import exceptions
 
 from ...base.drive import settled
-from ...errors import InvalidRequest, StorageFull, ThreadlineError, Unavailable
-from ..lending import Given, Pool
-from ..server import GENERATION_SHIFT, ServerIdentity, has_input
-from .errors import AnotherServer, NewGeneration, translate
+from ...errors import ThreadlineError
+from ..lending import Pool
+from ..server import GENERATION_SHIFT, Lend, ServerIdentity, has_input
+from .errors import NewGeneration
 
-__all__ = ["Link", "Script", "Turn", "TurnDriver", "TurnPool", "script"]
+__all__ = ["ClientPool", "Link", "Script", "Turn", "TurnDriver", "TurnPool", "script"]
 
 T = TypeVar("T")
 Call = tuple[str, Sequence[bytes], Sequence[Any]]  # the name of a script, keys, arguments
-Work = Callable[[], Coroutine[Any, Any, T]]
+Work = Callable[[Any], Coroutine[Any, Any, T]]  # on a client
 _USES = "-- uses: "
 # Commands whose answer the driver's client leaves as it is.
 _PLAIN = frozenset(("EVAL", "EVALSHA", "GET", "HGET", "HMGET"))
@@ -74,35 +75,23 @@ class Link:
 
     def __init__(
         self,
-        make: Callable[[], Any],
+        lend: Lend,
         identity: ServerIdentity,
-        source: Pool | Given,
+        translated: Callable[[Exception], ThreadlineError],
         *,
-        is_of_loop: bool,
+        has_lines: bool,
         is_cluster: bool,
         where: str,
     ) -> None:
-        self._make = make
-        self.made: Any = None
-        self.source = source
-        self._is_of_loop = is_of_loop
-        # Whether turns hold the connections; those of an event loop are held by the pool of its client.
-        self._has_lines = isinstance(source, Pool) and not is_of_loop
-        self._lock = threading.Lock()
+        self._lend = lend
         self.identity = identity
+        self._translated = translated
+        # Whether turns hold the connections; those of an event loop and of a given client are held by that client.
+        self._has_lines = has_lines
         self.is_cluster = is_cluster
+        # Whether commands go to one server over blocking connections of our own.
+        self.is_direct = has_lines and not is_cluster
         self.where = where
-
-    @property
-    def client(self) -> Any:
-        """The driver's client, made on first use: that of a cluster connects at once, and may fail."""
-        made = self.made  # read once: another thread may drop it meanwhile
-        if made is None:
-            with self._lock:
-                made = self.made
-                if made is None:
-                    made = self.made = self._make()
-        return made
 
     def stamped(self, epoch: Any, generation: int | None = None) -> int:
         """An epoch as callers see it, below the generation: it is stale once the pool's epoch or the server changed."""
@@ -141,15 +130,10 @@ class Link:
         except _ERRORS as error:
             raise self._translated(error) from None
 
-    @property
-    def is_direct(self) -> bool:
-        """Whether commands go to one server over blocking connections of our own."""
-        return self._has_lines and not self.is_cluster
-
     async def exchange(self, *commands: Sequence[Any]) -> list[Any]:
         """The answers of commands that are sent together, in order, by a link that is direct."""
         try:
-            return await self._in_turn(partial(_exchange_all, self.client.connection_pool, commands))
+            return await self._in_turn(partial(_exchange_all, commands))
         except _ERRORS as error:
             raise self._translated(error) from None
 
@@ -159,19 +143,17 @@ class Link:
 
     async def _do(self, *words: Any) -> Any:
         if words[0] in _PLAIN and self.is_direct:
-            return await self._in_turn(partial(_exchange, self.client.connection_pool, words))
+            return await self._in_turn(partial(_exchange, words))
 
-        async def execute() -> Any:
-            # The client of a cluster is made in turn: an interrupt of that is looked for there.
-            return await settled(self.client.execute_command(*words))
+        async def execute(client: Any) -> Any:
+            return await settled(client.execute_command(*words))
 
         return await self._in_turn(execute)
 
     async def _pipelined(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """The answers of several commands; an error is an answer too."""
 
-        async def execute() -> list[Any]:
-            client = self.client
+        async def execute(client: Any) -> list[Any]:
             if self.is_cluster and hasattr(client, "initialize"):
                 await client.initialize()
             pipeline = client.pipeline(transaction=False)
@@ -188,33 +170,22 @@ class Link:
         except _ERRORS as error:
             raise self._translated(error) from None
 
-    async def aclose(self) -> None:
-        """Close the connections, unless the client was given."""
-        await self.source.aclose()
-        if isinstance(self.source, Pool) and self._is_of_loop and self.made is not None:
-            await self.made.aclose()
-
     async def _in_turn(self, work: Work[T]) -> T:
-        async def act(turn: Any) -> T:
+        async def act(turn: Turn) -> T:
             if not self._has_lines:
-                return await work()
+                return await work(turn.client)
             before, _here.turn = getattr(_here, "turn", None), turn  # a signal handler may make a call within a call
             try:
-                return await work()
+                return await work(turn.client)
             finally:
                 _here.turn = before
 
         try:
-            return await self.source.lend(act)
-        except BaseException as error:
-            cause = error.__cause__ if isinstance(error, exceptions.RedisClusterException) else error
-            is_of_driver = isinstance(cause, (redis.RedisError, OSError))
-            if self.is_cluster and self._has_lines and cause is not None and not is_of_driver:
-                # The interrupt may have met the client while it learned about its cluster: the next call makes another.
-                # The client takes the exception of a signal handler for a node that does not answer.
-                self.made = None
-                raise cause from None
-            raise
+            return await self._lend(act)  # type: ignore[no-any-return]
+        except exceptions.RedisClusterException as error:
+            if _is_of_driver(error):
+                raise
+            raise error.__cause__ from None  # type: ignore[misc]
 
     def _checked(self, answers: list[Any]) -> list[Any]:
         for answer in answers:
@@ -222,23 +193,19 @@ class Link:
                 raise self._translated(answer) from None
         return answers
 
-    def _translated(self, error: Exception) -> ThreadlineError:
-        """An error of the driver as one of our tree; where the server did not answer, a new generation begins.
 
-        Raised without its cause: the driver's words may hold what was sent.
-        """
-        if isinstance(error, ThreadlineError):
-            return error
-        if isinstance(error, UnicodeError):
-            return InvalidRequest("ids and names must be text that UTF-8 can hold")
-        made = NewGeneration() if isinstance(error, AnotherServer) else translate(error, self.where)
-        if isinstance(made, Unavailable) and not isinstance(made, StorageFull):
-            self.identity.lose()
-        return made
+def _is_of_driver(error: BaseException) -> bool:
+    """Whether the driver failed, and no signal handler raised.
+
+    The client of a cluster takes the exception of a signal handler for a node that does not answer.
+    """
+    cause = error.__cause__ or error if isinstance(error, exceptions.RedisClusterException) else error
+    return isinstance(cause, (redis.RedisError, exceptions.RedisClusterException, OSError))
 
 
-async def _exchange(pool: TurnPool, words: Sequence[Any]) -> Any:
+async def _exchange(words: Sequence[Any], client: Any) -> Any:
     """The answer of one command: what the driver's client does, without its counts and callbacks."""
+    pool = client.connection_pool
     connection = pool.get_connection()
     try:
         connection.send_packed_command((packed(words),), check_health=False)
@@ -247,8 +214,9 @@ async def _exchange(pool: TurnPool, words: Sequence[Any]) -> Any:
         pool.release(connection)
 
 
-async def _exchange_all(pool: TurnPool, commands: Sequence[Sequence[Any]]) -> list[Any]:
+async def _exchange_all(commands: Sequence[Sequence[Any]], client: Any) -> list[Any]:
     """The answers to several commands. All are read before an error is raised: none may stay unread."""
+    pool = client.connection_pool
     connection = pool.get_connection()
     try:
         connection.send_packed_command((b"".join(map(packed, commands)),), check_health=False)
@@ -279,15 +247,36 @@ def packed(words: Sequence[Any]) -> bytes:
 
 
 class TurnDriver:
-    """Turns, as a pool lends them."""
+    """Turns of one client, as a pool lends them."""
+
+    def __init__(self, make: Callable[[], Any], *, renews_client: bool = False) -> None:
+        self._make = make
+        # Whether an interrupt may leave the client half changed, so that another one is made.
+        self._renews_client = renews_client
+        self._lock = threading.Lock()
+        self.made: Any = None
+
+    @property
+    def client(self) -> Any:
+        """The driver's client, made on first use: that of a cluster connects at once, and may fail."""
+        made = self.made  # read once: another thread may drop it meanwhile
+        if made is None:
+            with self._lock:
+                made = self.made
+                if made is None:
+                    made = self.made = self._make()
+        return made
 
     async def connect(self) -> Turn:
-        return Turn()
+        return Turn(self)
 
     async def is_good(self, turn: Turn, idle_seconds: float) -> bool:
-        return True  # each connection is looked at when it is used
+        # Each connection is looked at when it is used; those of a client that was dropped are used no more.
+        return turn.used is None or turn.used is self.made
 
     async def is_reusable(self, turn: Turn, error: BaseException | None) -> bool:
+        if self._renews_client and error is not None and not _is_of_driver(error):
+            self.made = None
         # The server's refusal is the whole of its answer: the connection is in the middle of nothing.
         return turn.is_whole and (error is None or isinstance(error, redis.ResponseError))
 
@@ -302,11 +291,19 @@ class Turn:
     """The connections that one call of a client may use, one for each server: alone, so that no two calls wait for each
     other on their way to several nodes of a cluster."""
 
-    __slots__ = ("_all", "_free")
+    __slots__ = ("_all", "_driver", "_free", "used")
 
-    def __init__(self) -> None:
+    def __init__(self, driver: TurnDriver) -> None:
+        self._driver = driver
+        self.used: Any = None  # the client whose connections these are
         self._all: list[Any] = []
         self._free: list[tuple[TurnPool, Any]] = []
+
+    @property
+    def client(self) -> Any:
+        """The client of this call."""
+        client = self.used = self._driver.client
+        return client
 
     @property
     def is_whole(self) -> bool:
@@ -330,6 +327,26 @@ class Turn:
     def close(self) -> None:
         for connection in self._all:
             connection.disconnect()
+
+
+class ClientPool(Pool):
+    """Turns of the tasks of one event loop, whose client has the connections."""
+
+    def __init__(self, driver: TurnDriver, size: int, timeout: float | None, exhausted: Callable[[], Any]) -> None:
+        super().__init__(driver, size, timeout, exhausted, is_of_loop=True)
+        self._clients = driver
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        if self._clients.made is not None:
+            await self._clients.made.aclose()
+
+    def shut(self) -> None:
+        super().shut()
+        import asyncio
+
+        with suppress(RuntimeError):  # no loop runs: the connections end with their memory
+            self._closing = asyncio.get_running_loop().create_task(self.aclose())
 
 
 class TurnPool(redis.ConnectionPool):
