@@ -110,7 +110,7 @@ def test_nobody_lends_more_than_there_are():
     run_now(pool.lend(work))
 
 
-TURN_FUNCTIONS = (Link._in_turn, Turn.take, Turn.give_back, Turn.close, TurnPool.get_connection, TurnPool.release)
+TURN_FUNCTIONS = (Link._in_turn, Turn.close, TurnPool.get_connection, TurnPool.release)
 TURN_LINES = [line for function in TURN_FUNCTIONS for line in lines_of(function)] + POOL_LINES
 
 
@@ -119,7 +119,7 @@ def turns(size):
     source = Pool(TurnDriver(object), size, 1.0, lambda: Unavailable("all in use"))
     link = Link(source.lend, ServerIdentity(), Unavailable, has_lines=True, is_cluster=False, where="redis://host")
     link.source = source
-    return link, lambda: [connection for turn, _, _ in source._idle for connection in turn._all]
+    return link, lambda: [connection for turn, _, _ in source._idle for connection in turn.all]
 
 
 @pytest.mark.parametrize("is_idle", [False, True], ids=["opened", "idle"])

@@ -132,10 +132,9 @@ class Pool:
         self._drop(math.inf)
 
     async def _take(self, hold: _Hold) -> None:
-        if self._is_closed or not await settled(self._places.take(hold, self._timeout)):
-            if self._is_closed:
-                raise Closed
-            raise self._exhausted()
+        taken: Any = False if self._is_closed else self._places.take(hold, self._timeout)
+        if taken is not True and not await settled(taken):
+            raise Closed if self._is_closed else self._exhausted()
         while self._take_idle(hold):
             if time.monotonic() - hold.born < _MOST_AGE_SECONDS and await self._driver.is_good(
                 hold.connection, hold.idle

@@ -167,8 +167,8 @@ class PooledEngine(ServerEngine):
             return ReadOnlyLayer(retried) if read_only else retried
 
         # Found at each call: a forked child has another pool.
-        lend_blocking: Lend = lambda act: self._lent(self.blocking, act)  # noqa: E731
-        lend_on_loop: Lend = lambda act: self._lent(self.loops.here(), act)  # noqa: E731
+        lend_blocking: Lend = lambda act: self.lent(self.blocking, act)  # noqa: E731
+        lend_on_loop: Lend = lambda act: self.lent(self.loops.here(), act)  # noqa: E731
         self._blocking = layered(self.backend(lend_blocking, is_of_loop=False), BlockingClock())
         self._on_loop = layered(self.backend(lend_on_loop, is_of_loop=True), LoopClock())
         _engines.add(self)  # only now: one whose options were refused has nothing to close
@@ -188,6 +188,15 @@ class PooledEngine(ServerEngine):
     @abstractmethod
     def translated(self, error: Exception) -> ThreadlineError:
         """The error of our tree for one of the driver; `identity` is told of a lost connection."""
+
+    async def lent(self, source: Pool | Given, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """The result of work on a wire, whose driver's errors are translated."""
+        try:
+            return await source.lend(lambda connection: act(self.wire(connection)))
+        except self.driver_errors as error:
+            if isinstance(error, ThreadlineError):
+                raise
+            raise self.translated(error) from error
 
     def blocking_backend(self) -> Backend:
         return self._blocking  # type: ignore[no-any-return]
@@ -224,14 +233,6 @@ class PooledEngine(ServerEngine):
         inherited = [self.blocking, *self.loops.take_all().values()]
         self.blocking = self.source(is_of_loop=False)
         return inherited
-
-    async def _lent(self, source: Pool | Given, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        try:
-            return await source.lend(lambda connection: act(self.wire(connection)))
-        except self.driver_errors as error:
-            if isinstance(error, ThreadlineError):
-                raise
-            raise self.translated(error) from error
 
 
 class PerLoop(Generic[T]):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ...base.drive import BlockingClock, LoopClock
 from ...errors import InvalidRequest, StorageFull, ThreadlineError, Unavailable
@@ -23,6 +24,8 @@ from .url import target_of
 from .wire import Link
 
 __all__ = ["RedisEngine"]
+
+T = TypeVar("T")
 
 
 class RedisEngine(PooledEngine):
@@ -84,6 +87,9 @@ class RedisEngine(PooledEngine):
         writer = RedisBackend(link, self._keys, directory, reader, scans, clock=clock, ttl=self._ttl)
         ports: Any = _Ports(link, self._setup, reader, scans, writer, records)
         return ports  # type: ignore[no-any-return]
+
+    def lent(self, source: Pool | Given, act: Callable[[Any], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
+        return source.lend(act)  # the link translates errors: some are answers
 
     def wire(self, connection: Any) -> Any:
         return connection

@@ -93,7 +93,8 @@ class _ByUrl(Target):
         out_of_turns = partial(exhausted, self._pool_size, self.shown, self._seconds or 0.0)
         # An interrupt may meet the blocking client of a cluster while it learns about its nodes.
         driver = TurnDriver(make, renews_client=self.is_cluster and not is_of_loop)
-        return (ClientPool if is_of_loop else Pool)(driver, self._pool_size, self._seconds, out_of_turns)
+        kind = ClientPool if is_of_loop else Pool
+        return kind(driver, self._pool_size, self._seconds, out_of_turns, is_of_loop=is_of_loop)
 
 
 class _Given(Target):

@@ -278,7 +278,8 @@ class TurnDriver:
         if self._renews_client and error is not None and not _is_of_driver(error):
             self.made = None
         # The server's refusal is the whole of its answer: the connection is in the middle of nothing.
-        return turn.is_whole and (error is None or isinstance(error, redis.ResponseError))
+        is_well = error is None or isinstance(error, redis.ResponseError)
+        return is_well and len(turn.free) == len(turn.all)
 
     def close(self, turn: Turn) -> None:
         turn.close()
@@ -291,55 +292,36 @@ class Turn:
     """The connections that one call of a client may use, one for each server: alone, so that no two calls wait for each
     other on their way to several nodes of a cluster."""
 
-    __slots__ = ("_all", "_driver", "_free", "used")
+    __slots__ = ("_driver", "all", "free", "used")
 
     def __init__(self, driver: TurnDriver) -> None:
         self._driver = driver
         self.used: Any = None  # the client whose connections these are
-        self._all: list[Any] = []
-        self._free: list[tuple[TurnPool, Any]] = []
+        self.all: list[Any] = []
+        # Those that the driver has given back: it may ask for them again, within this turn or the next one.
+        self.free: list[tuple[TurnPool, Any]] = []
 
     @property
     def client(self) -> Any:
         """The client of this call."""
-        client = self.used = self._driver.client
-        return client
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the driver has given all connections back."""
-        return len(self._free) == len(self._all)
-
-    def take(self, pool: TurnPool) -> Any:
-        """A connection to the server of a pool; not yet open if it is new."""
-        for position, (owner, connection) in enumerate(self._free):
-            if owner is pool:
-                del self._free[position]
-                return connection
-        connection = pool.connection_class(**pool.connection_kwargs)
-        self._all.append(connection)
-        return connection
-
-    def give_back(self, pool: TurnPool, connection: Any) -> None:
-        """The driver may ask for it again within this turn, or within the next one."""
-        self._free.append((pool, connection))
+        made = self._driver.made
+        self.used = made if made is not None else self._driver.client
+        return self.used
 
     def close(self) -> None:
-        for connection in self._all:
+        for connection in self.all:
             connection.disconnect()
 
 
 class ClientPool(Pool):
     """Turns of the tasks of one event loop, whose client has the connections."""
 
-    def __init__(self, driver: TurnDriver, size: int, timeout: float | None, exhausted: Callable[[], Any]) -> None:
-        super().__init__(driver, size, timeout, exhausted, is_of_loop=True)
-        self._clients = driver
+    _driver: TurnDriver
 
     async def aclose(self) -> None:
         await super().aclose()
-        if self._clients.made is not None:
-            await self._clients.made.aclose()
+        if self._driver.made is not None:
+            await self._driver.made.aclose()
 
     def shut(self) -> None:
         super().shut()
@@ -353,7 +335,15 @@ class TurnPool(redis.ConnectionPool):
     """Connections to one server, all of them in turns."""
 
     def get_connection(self, *_: Any, **__: Any) -> Any:
-        connection = _here.turn.take(self)
+        turn = _here.turn
+        for position, resting in enumerate(turn.free):
+            if resting[0] is self:
+                connection = resting[1]
+                del turn.free[position]
+                break
+        else:
+            connection = self.connection_class(**self.connection_kwargs)
+            turn.all.append(connection)
         if getattr(connection, "_sock", None) is None:
             connection.connect()
         # Something unasked waits there, or the server has gone.
@@ -365,7 +355,7 @@ class TurnPool(redis.ConnectionPool):
     def release(self, connection: Any) -> None:
         if connection.should_reconnect():
             connection.disconnect()
-        _here.turn.give_back(self, connection)
+        _here.turn.free.append((self, connection))
 
 
 def _can_read(connection: Any) -> bool:
