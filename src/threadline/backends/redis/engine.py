@@ -11,7 +11,7 @@ from ...errors import InvalidRequest, StorageFull, ThreadlineError, Unavailable
 from ...ports.checkpoints import Backend
 from ..layers.layer import MARKS, Call
 from ..lending import Given, Pool
-from ..server import Lend, PooledEngine
+from ..server import Lend, ServerEngine
 from .backend import RedisBackend
 from .directory import Directory
 from .errors import AnotherServer, NewGeneration, translate
@@ -28,7 +28,7 @@ __all__ = ["RedisEngine"]
 T = TypeVar("T")
 
 
-class RedisEngine(PooledEngine):
+class RedisEngine(ServerEngine):
     """Operations on the keys of one prefix."""
 
     def __init__(
@@ -90,9 +90,6 @@ class RedisEngine(PooledEngine):
 
     def lent(self, source: Pool | Given, act: Callable[[Any], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
         return source.lend(act)  # the link translates errors: some are answers
-
-    def wire(self, connection: Any) -> Any:
-        return connection
 
     def translated(self, error: Exception) -> ThreadlineError:
         """An error of the driver as one of our tree; where the server did not answer, a new generation begins.
