@@ -17,11 +17,11 @@ two lines is freed with its memory.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeVar
@@ -318,6 +318,10 @@ class ClientPool(Pool):
 
     _driver: TurnDriver
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._loop = asyncio.get_running_loop()
+
     async def aclose(self) -> None:
         await super().aclose()
         if self._driver.made is not None:
@@ -325,10 +329,8 @@ class ClientPool(Pool):
 
     def shut(self) -> None:
         super().shut()
-        import asyncio
-
-        with suppress(RuntimeError):  # no loop runs: the connections end with their memory
-            self._closing = asyncio.get_running_loop().create_task(self.aclose())
+        if self._loop.is_running():  # this is called on it; else the connections end with their memory
+            self._closing = self._loop.create_task(self.aclose())
 
 
 class TurnPool(redis.ConnectionPool):
