@@ -150,7 +150,7 @@ def check_connections(engine):
     lend = {
         "PostgresEngine": lambda act: run_now(engine.blocking.lend(lambda _: act())),
         "MysqlEngine": lambda act: run_now(engine.blocking.lend(lambda _: act())),
-        "RedisEngine": lambda act: run_now(engine.blocking_half().link.turns.run(act)),
+        "RedisEngine": lambda act: run_now(engine.blocking.lend(lambda _: act())),
     }.get(kind)
     if lend is None:
         return
@@ -218,13 +218,12 @@ async def cancels(saver, count):
 async def check_loop_connections(engine):
     """As many connections of the loop as there may be are lent at once."""
     kind = type(engine).__name__
-    if kind == "RedisEngine" and engine.loop_half().link.is_cluster:
-        assert engine.loop_half().link.turns._semaphore._value == POOL_SIZE
-        return
+    if kind == "RedisEngine" and not engine.blocking_half().link.is_cluster:
+        assert not engine.loops.here()._driver.client.connection_pool._in_use_connections
     lend = {
         "PostgresEngine": lambda act: engine.loops.here().lend(lambda _: act()),
         "MysqlEngine": lambda act: engine.loops.here().lend(lambda _: act()),
-        "RedisEngine": lambda act: _lend_of_redis(engine.loop_half().link.client.connection_pool, act),
+        "RedisEngine": lambda act: engine.loops.here().lend(lambda _: act()),
     }.get(kind)
     if lend is None:
         return
@@ -237,14 +236,6 @@ async def check_loop_connections(engine):
         await asyncio.wait_for(all_inside.wait(), 10)
 
     await asyncio.gather(*[lend(meet) for _ in range(POOL_SIZE)])
-
-
-async def _lend_of_redis(pool, act):
-    connection = await pool.get_connection()
-    try:
-        await act()
-    finally:
-        await pool.release(connection)
 
 
 GIVEN = []

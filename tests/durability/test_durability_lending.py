@@ -5,8 +5,8 @@ from test_durability_places import interrupted_at, lines_of
 
 import redis
 from threadline.backends.lending import Pool
-from threadline.backends.redis import wire
-from threadline.backends.redis.wire import TurnPool, Turns
+from threadline.backends.redis.wire import Link, Turn, TurnDriver, TurnPool
+from threadline.backends.server import ServerIdentity
 from threadline.base.drive import run_now
 from threadline.errors import Unavailable
 
@@ -110,11 +110,16 @@ def test_nobody_lends_more_than_there_are():
     run_now(pool.lend(work))
 
 
-TURN_LINES = [
-    line
-    for function in (Turns.run, Turns._end, wire._Turn.hold, wire._Turn.end, TurnPool.get_connection)
-    for line in lines_of(function)
-] + [line for function in (TurnPool.release, TurnPool.keep, TurnPool._resting) for line in lines_of(function)]
+TURN_FUNCTIONS = (Link._in_turn, Turn.close, TurnPool.get_connection, TurnPool.release)
+TURN_LINES = [line for function in TURN_FUNCTIONS for line in lines_of(function)] + POOL_LINES
+
+
+def turns(size):
+    """A link over so many turns, and the connections of those that rest."""
+    source = Pool(TurnDriver(object), size, 1.0, lambda: Unavailable("all in use"))
+    link = Link(source.lend, ServerIdentity(), Unavailable, has_lines=True, is_cluster=False, where="redis://host")
+    link.source = source
+    return link, lambda: [connection for turn, _, _ in source._idle for connection in turn.all]
 
 
 @pytest.mark.parametrize("is_idle", [False, True], ids=["opened", "idle"])
@@ -122,9 +127,9 @@ TURN_LINES = [
     ("code", "line", "text"), TURN_LINES, ids=[f"{code.co_name}:{text[:40]}" for code, _, text in TURN_LINES]
 )
 def test_an_interrupt_at_any_line_of_a_turn_leaves_all_turns_free(code, line, text, is_idle):
-    pool, limit = TurnPool(connection_class=Line), Turns(2, 1.0, "redis://host")
+    pool, (link, resting) = TurnPool(connection_class=Line), turns(2)
 
-    async def command():
+    async def command(client):
         """As the driver does it; what is sent and not answered must not be lent again."""
         connection = pool.get_connection()
         assert not connection.is_busy
@@ -135,20 +140,24 @@ def test_an_interrupt_at_any_line_of_a_turn_leaves_all_turns_free(code, line, te
             pool.release(connection)
 
     if is_idle:
-        run_now(limit.run(command))
-    interrupted_at(code, line, lambda: run_now(limit.run(command)))
-    assert not limit._places.door.locked()
-    assert limit._places._inside == set()
-    resting = [id(one) for one in pool._available_connections]
-    assert len(resting) == len(set(resting)) <= 1
-    assert not any(one.is_busy for one in pool._available_connections)
-    run_now(limit.run(lambda: limit.run(command)))
+        run_now(link._in_turn(command))
+    interrupted_at(code, line, lambda: run_now(link._in_turn(command)))
+    assert not link.source._places.door.locked()
+    assert link.source._places._inside == set()
+    assert len(resting()) == len(set(map(id, resting()))) <= 1
+    assert not any(one.is_busy for one in resting())
+
+    async def within(client):
+        await link._in_turn(command)
+        await command(client)
+
+    run_now(link._in_turn(within))
 
 
 def test_a_connection_that_owes_an_answer_is_not_lent_again():
-    pool, limit, seen = TurnPool(connection_class=Line), Turns(1, 1.0, "redis://host"), []
+    pool, (link, resting), seen = TurnPool(connection_class=Line), turns(1), []
 
-    async def command():
+    async def command(client):
         connection = pool.get_connection()
         seen.append(connection)
         try:
@@ -157,15 +166,15 @@ def test_a_connection_that_owes_an_answer_is_not_lent_again():
             pool.release(connection)
 
     with pytest.raises(KeyboardInterrupt):
-        run_now(limit.run(command))
+        run_now(link._in_turn(command))
     assert not seen[0].is_open
-    assert pool._available_connections == []
+    assert resting() == []
 
 
 def test_a_connection_on_which_the_server_refused_a_command_is_lent_again():
-    pool, limit = TurnPool(connection_class=Line), Turns(1, 1.0, "redis://host")
+    pool, (link, resting) = TurnPool(connection_class=Line), turns(1)
 
-    async def command():
+    async def command(client):
         connection = pool.get_connection()
         try:
             raise redis.ResponseError("WRONGTYPE")
@@ -173,5 +182,5 @@ def test_a_connection_on_which_the_server_refused_a_command_is_lent_again():
             pool.release(connection)
 
     with pytest.raises(redis.ResponseError):
-        run_now(limit.run(command))
-    assert len(pool._available_connections) == 1
+        run_now(link._in_turn(command))
+    assert len(resting()) == 1

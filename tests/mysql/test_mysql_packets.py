@@ -268,10 +268,10 @@ def test_every_session_of_ours_is_strict(connect, half):
         seen.append(modes.rows[0][0])
 
     async def on_loop():
-        await engine._lent(engine.loops.here(), look)
+        await engine.lent(engine.loops.here(), look)
         await engine.aclose()
 
-    asyncio.run(on_loop()) if half == "async" else run_now(engine._lent(engine.blocking, look))
+    asyncio.run(on_loop()) if half == "async" else run_now(engine.lent(engine.blocking, look))
     assert "STRICT_ALL_TABLES" in seen[0]
 
 

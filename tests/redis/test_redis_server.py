@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -322,3 +323,41 @@ def test_no_cluster_is_unavailable_in_both_halves():
     with pytest.raises(Unavailable):
         asyncio.run(saver.aget_tuple(lives.config("thread")))
     saver.close()
+
+
+def test_a_saver_that_an_ended_loop_has_used_is_closed_on_another_one_without_a_complaint(connect, caplog):
+    saver = connect()
+    asyncio.run(saver.aput(*lives.put_arguments("thread", 0)))
+
+    async def close():
+        saver.close()
+        await asyncio.sleep(0.05)
+
+    asyncio.run(close())
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
+def is_socket(descriptor):
+    try:
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
+
+
+def test_a_saver_that_is_closed_from_another_thread_leaves_no_connection_of_a_running_loop(connect):
+    def sockets():
+        return {(fd, os.fstat(fd).st_ino) for fd in range(1024) if is_socket(fd)}
+
+    async def use():
+        saver, before = connect(), sockets()
+        await saver.aput(*lives.put_arguments("thread", 0))
+        opened = sockets() - before
+        assert opened
+        await asyncio.to_thread(saver.close)
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            if not opened & sockets():
+                return
+        pytest.fail("connections are still open")
+
+    asyncio.run(use())

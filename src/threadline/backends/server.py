@@ -1,7 +1,5 @@
 """What every engine of a server has in common: two halves, resources per event loop, closing, life after a fork.
 
-`PooledEngine` is the one for drivers whose connections are lent to one thread or task at a time.
-
 The sync half runs an operation on the calling thread over a blocking driver. The async half awaits the same operation
 over an asyncio driver; its connections belong to one event loop, so there is one set of them for each loop. A forked
 child inherits connections that its parent goes on using: it never touches them, and opens new ones.
@@ -41,7 +39,6 @@ __all__ = [
     "GENERATION_SHIFT",
     "Lend",
     "PerLoop",
-    "PooledEngine",
     "ServerDriver",
     "ServerEngine",
     "ServerIdentity",
@@ -61,28 +58,73 @@ _inherited: list[Any] = []
 
 
 class ServerEngine(ABC):
-    """Operations on a server. A subclass gives the backend of each half, and says how to close and to abandon them."""
+    """Operations over lent connections: of a pool for all threads and one for each event loop, or given ones.
+
+    A subclass calls `start` at the end of its constructor. A *wire* is a connection as its backend uses it.
+    """
 
     opens_inline = False
     is_in_memory = False
     prefers_batches = True
     url = ""
+    # What the driver raises when the server, or the way to it, fails.
+    driver_errors: tuple[type[Exception], ...] = ()
 
-    def __init__(self, *, is_started: bool = True) -> None:
+    def __init__(self) -> None:
         self.is_closed = False
         self.identity = ServerIdentity()
         # How many calls were tried again.
         self.retries = 0
-        if is_started:
-            _engines.add(self)
+
+    def start(self, retry: int | tuple[int, float] | None, *, read_only: bool) -> None:
+        """Make both halves; nothing is connected yet."""
+        self.blocking = self.source(is_of_loop=False)
+        self.loops: PerLoop[Pool | Given] = PerLoop(lambda: self.source(is_of_loop=True))
+        policy = retry_policy(retry)
+
+        def layered(backend: Any, clock: BlockingClock) -> Any:
+            retried = RetryLayer(UnhurriedLayer(backend), policy, clock, self.note_retry)
+            return ReadOnlyLayer(retried) if read_only else retried
+
+        # Found at each call: a forked child has another pool.
+        lend_blocking: Lend = lambda act: self.lent(self.blocking, act)  # noqa: E731
+        lend_on_loop: Lend = lambda act: self.lent(self.loops.here(), act)  # noqa: E731
+        self._blocking = layered(self.backend(lend_blocking, is_of_loop=False), BlockingClock())
+        self._on_loop = layered(self.backend(lend_on_loop, is_of_loop=True), LoopClock())
+        _engines.add(self)  # only now: one whose options were refused has nothing to close
 
     @abstractmethod
+    def source(self, *, is_of_loop: bool) -> Pool | Given:
+        """Where the connections of the sync half, or of the running event loop, come from."""
+
+    @abstractmethod
+    def backend(self, lend: Lend, *, is_of_loop: bool) -> Backend:
+        """The backend over wires that are lent."""
+
+    @abstractmethod
+    def translated(self, error: Exception) -> ThreadlineError:
+        """The error of our tree for one of the driver; `identity` is told of a lost connection."""
+
+    def wire(self, connection: Any) -> Any:
+        """A connection as the backend uses it."""
+        return connection
+
+    async def lent(self, source: Pool | Given, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """The result of work on a wire, whose driver's errors are translated."""
+        try:
+            return await source.lend(lambda connection: act(self.wire(connection)))
+        except self.driver_errors as error:
+            if isinstance(error, ThreadlineError):
+                raise
+            raise self.translated(error) from error
+
     def blocking_backend(self) -> Backend:
         """The backend of the sync half; raises InvalidRequest where only the async half is served."""
+        return self._blocking  # type: ignore[no-any-return]
 
-    @abstractmethod
     def loop_backend(self) -> Backend | None:
         """The backend of the running event loop; None where a thread must wait for a given blocking connection."""
+        return self._on_loop  # type: ignore[no-any-return]
 
     def run(self, operation: Operation[T]) -> T:
         self.check_open()
@@ -100,9 +142,9 @@ class ServerEngine(ABC):
     async def awrite(self, operation: Operation[T]) -> T:
         return await self.arun(operation)
 
-    @abstractmethod
     def add_layer(self, layer: Layering) -> None:
         """See the backends of both halves through one more layer; to be called before the first use."""
+        self._blocking, self._on_loop = layer(self._blocking, False), layer(self._on_loop, True)
 
     def note_retry(self) -> None:
         """A call is tried again."""
@@ -110,7 +152,9 @@ class ServerEngine(ABC):
 
     def connections(self) -> dict[str, PoolFigures]:
         """The connections of the sync half, and those of all event loops together, where a pool of ours counts them."""
-        return {}
+        halves = {"sync": [self.blocking], "async": self.loops.held()}
+        found = {half: [one.figures() for one in held if isinstance(one, Pool)] for half, held in halves.items()}
+        return {half: PoolFigures(*map(sum, zip(*pools, strict=True))) for half, pools in found.items() if pools}
 
     def check_open(self) -> None:
         """Raise Closed after `close`."""
@@ -120,93 +164,6 @@ class ServerEngine(ABC):
     def close(self) -> None:
         self.is_closed = True
         self.close_blocking()
-        self.close_loops()
-
-    async def aclose(self) -> None:
-        self.is_closed = True
-        await self.aclose_loop()
-        self.close()
-
-    @abstractmethod
-    def close_blocking(self) -> None:
-        """Close the connections of the sync half; a given one stays open."""
-
-    @abstractmethod
-    def close_loops(self) -> None:
-        """Close the connections of all event loops, from any thread."""
-
-    @abstractmethod
-    async def aclose_loop(self) -> None:
-        """Close the connections of the running event loop."""
-
-    @abstractmethod
-    def abandon(self) -> list[Any]:
-        """In a forked child: forget all connections and locks; returns the connections, which are the parent's."""
-
-
-class PooledEngine(ServerEngine):
-    """An engine over lent connections: of a pool for all threads and one for each event loop, or given ones.
-
-    A subclass calls `start` at the end of its constructor. A *wire* is a connection as its backend uses it.
-    """
-
-    # What the driver raises when the server, or the way to it, fails.
-    driver_errors: tuple[type[Exception], ...] = ()
-
-    def __init__(self) -> None:
-        super().__init__(is_started=False)
-
-    def start(self, retry: int | tuple[int, float] | None, *, read_only: bool) -> None:
-        """Make both halves; nothing is connected yet."""
-        self.blocking = self.source(is_of_loop=False)
-        self.loops: PerLoop[Pool | Given] = PerLoop(lambda: self.source(is_of_loop=True))
-        policy = retry_policy(retry)
-
-        def layered(backend: Any, clock: BlockingClock) -> Any:
-            retried = RetryLayer(UnhurriedLayer(backend), policy, clock, self.note_retry)
-            return ReadOnlyLayer(retried) if read_only else retried
-
-        # Found at each call: a forked child has another pool.
-        lend_blocking: Lend = lambda act: self._lent(self.blocking, act)  # noqa: E731
-        lend_on_loop: Lend = lambda act: self._lent(self.loops.here(), act)  # noqa: E731
-        self._blocking = layered(self.backend(lend_blocking, is_of_loop=False), BlockingClock())
-        self._on_loop = layered(self.backend(lend_on_loop, is_of_loop=True), LoopClock())
-        _engines.add(self)  # only now: one whose options were refused has nothing to close
-
-    @abstractmethod
-    def source(self, *, is_of_loop: bool) -> Pool | Given:
-        """Where the connections of the sync half, or of the running event loop, come from."""
-
-    @abstractmethod
-    def backend(self, lend: Lend, *, is_of_loop: bool) -> Backend:
-        """The backend over wires that are lent."""
-
-    @abstractmethod
-    def wire(self, connection: Any) -> Any:
-        """A connection as the backend uses it."""
-
-    @abstractmethod
-    def translated(self, error: Exception) -> ThreadlineError:
-        """The error of our tree for one of the driver; `identity` is told of a lost connection."""
-
-    def blocking_backend(self) -> Backend:
-        return self._blocking  # type: ignore[no-any-return]
-
-    def loop_backend(self) -> Backend | None:
-        return self._on_loop  # type: ignore[no-any-return]
-
-    def add_layer(self, layer: Layering) -> None:
-        self._blocking, self._on_loop = layer(self._blocking, False), layer(self._on_loop, True)
-
-    def connections(self) -> dict[str, PoolFigures]:
-        halves = {"sync": [self.blocking], "async": self.loops.held()}
-        found = {half: [one.figures() for one in held if isinstance(one, Pool)] for half, held in halves.items()}
-        return {half: PoolFigures(*map(sum, zip(*pools, strict=True))) for half, pools in found.items() if pools}
-
-    def close_blocking(self) -> None:
-        run_now(self.blocking.aclose())
-
-    def close_loops(self) -> None:
         for loop, source in self.loops.take_all().items():
             # A loop that runs closes its connections itself; one that does not run has no task that could use them.
             if loop.is_running():
@@ -215,23 +172,26 @@ class PooledEngine(ServerEngine):
             else:
                 source.shut()
 
+    async def aclose(self) -> None:
+        self.is_closed = True
+        await self.aclose_loop()
+        self.close()
+
     async def aclose_loop(self) -> None:
+        """Close the connections of the running event loop."""
         source = self.loops.take_here()
         if source is not None:
             await source.aclose()
 
+    def close_blocking(self) -> None:
+        """Close the connections of the sync half; a given one stays open."""
+        run_now(self.blocking.aclose())
+
     def abandon(self) -> list[Any]:
+        """In a forked child: forget all connections and locks; returns the connections, which are the parent's."""
         inherited = [self.blocking, *self.loops.take_all().values()]
         self.blocking = self.source(is_of_loop=False)
         return inherited
-
-    async def _lent(self, source: Pool | Given, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        try:
-            return await source.lend(lambda connection: act(self.wire(connection)))
-        except self.driver_errors as error:
-            if isinstance(error, ThreadlineError):
-                raise
-            raise self.translated(error) from error
 
 
 class PerLoop(Generic[T]):

@@ -8,6 +8,7 @@ reachable. Its id sorts behind every other id, so listings end before it, and no
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
 from operator import itemgetter
 
 from ..base.checkpoint import INTERRUPT
@@ -20,14 +21,15 @@ __all__ = [
     "ACTIVITY_SECONDS",
     "ASIDE",
     "FORMAT",
+    "FirstStep",
     "GENERATION_SHIFT",
     "HIDDEN",
-    "IMPORTABLE",
     "TOKEN_BYTES",
     "TRASH",
     "asked_at",
     "asks",
     "check_format",
+    "first_step",
     "hidden_id",
     "hidden_ids_of",
     "is_beginning",
@@ -59,8 +61,24 @@ GENERATION_SHIFT = 48
 TOKEN_BYTES = 16
 # The number of the storage format (docs/format.md), which is the number of the last migration of a SQL database.
 FORMAT = 1
-# What is said of a database that has LangGraph's tables and none of ours; the URL follows.
-IMPORTABLE = "it holds threads of LangGraph's own saver: `threadline import {}` brings them over"
+
+
+class FirstStep(Enum):
+    """What the first use of a store begins with."""
+
+    USE = "use"
+    CREATE = "create"  # or migrate
+    REFUSE_MISSING = "refuse missing"
+    REFUSE_OLDER = "refuse older"
+
+
+def first_step(found: int | None, mode: str | bool, *, may_write: bool) -> FirstStep:
+    """What to do with a store of this format, None where there is none; `mode` is the option `setup`."""
+    if found is None:
+        return FirstStep.CREATE if may_write else FirstStep.REFUSE_MISSING
+    if found == FORMAT:
+        return FirstStep.USE
+    return FirstStep.CREATE if may_write and mode == "migrate" else FirstStep.REFUSE_OLDER
 
 
 def check_format(written: bytes | memoryview | str, where: str) -> int:

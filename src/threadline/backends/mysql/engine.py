@@ -12,7 +12,7 @@ from ...ports.checkpoints import Backend
 from ..layers.patience import patience_of
 from ..layers.retry import Retry
 from ..lending import Given, Pool
-from ..server import Lend, PooledEngine, exhausted
+from ..server import Lend, ServerEngine, exhausted
 from ..sql.statements import check_prefix
 from .backend import MysqlBackend, MysqlDatabase
 from .errors import is_useless, translate
@@ -25,7 +25,7 @@ from .wire import Wire
 __all__ = ["MysqlEngine"]
 
 
-class MysqlEngine(PooledEngine):
+class MysqlEngine(ServerEngine):
     """Operations on one database of a MySQL or MariaDB server."""
 
     driver_errors = (pymysql.err.MySQLError, EOFError, OSError)

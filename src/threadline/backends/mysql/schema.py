@@ -7,6 +7,7 @@ the format number is written last.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pymysql
@@ -15,8 +16,8 @@ from ...errors import Unavailable
 from ...ports.records import MOST_NAME_BYTES
 from ...ports.rules import FORMAT
 from ..sql.records import record_columns
-from ..sql.setup import Migration, Setup
-from .binding import ID_BYTES, KEYED, bound
+from ..sql.setup import Migration, SqlSetup
+from .binding import ID_BYTES, KEYED
 from .wire import Wire
 
 __all__ = ["MysqlTables", "tables"]
@@ -27,7 +28,7 @@ def tables(prefix: str) -> list[str]:
     return [prefix + name for name in ("meta", "pools", "threads", "checkpoints", "writes", "chunks", "records")]
 
 
-class MysqlTables(Setup):
+class MysqlTables(SqlSetup):
     """The tables of one store, and what opening found out about the server."""
 
     def __init__(self, prefix: str, shown_url: str, mode: str | bool, timeout: float, *, read_only: bool) -> None:
@@ -35,34 +36,29 @@ class MysqlTables(Setup):
         self._timeout = timeout
         self.most_bytes = 0  # what the server accepts in one packet
 
-    def ddl(self) -> str:
-        """Everything that is executed on an empty database."""
-        written = f"REPLACE INTO {self.prefix}meta (name, value) VALUES ('format', '{FORMAT}')"
-        steps = [
-            f"-- {step.number}: {step.reason}\n" + ";\n".join(step.statements) for step in _migrations(self.prefix)
-        ]
-        return ";\n".join([*steps, written]) + ";\n"
+    def _steps(self) -> list[Migration]:
+        return _migrations(self.prefix)
 
-    async def create(self, wire: Wire) -> None:
-        """Apply the migrations that are missing, one process at a time."""
+    def _numbering(self) -> str:
+        return f"REPLACE INTO {self.prefix}meta (name, value) VALUES ('format', '{FORMAT}')"
+
+    async def _alone(self, wire: Wire, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         [answer] = await wire.send([b"SELECT DATABASE()"])
         name = hashlib.blake2b(f"{answer.rows[0][0]}/{self.prefix}".encode(), digest_size=16).hexdigest()
         lock = f"threadline-{name}".encode()
         wait = max(1, int(self._timeout))
         [answer] = await wire.send([b"SELECT GET_LOCK('%b', %d)" % (lock, wait)])
         if answer.rows[0][0] != 1:
-            raise Unavailable(f"another process has been setting up {self._shown_url} for {wait} s: try again")
+            raise Unavailable(f"another process has been setting up {self._where} for {wait} s: try again")
         try:
-            found = await self._format(wire) or 0
-            for step in _migrations(self.prefix):
-                if found < step.number:
-                    for statement in step.statements:
-                        await wire.send([statement.encode()])
-            values = (b"%d" % FORMAT,)
-            written = f"REPLACE INTO {self.prefix}meta (name, value) VALUES ('format', ?)"
-            await wire.send([bound(written, values), b"COMMIT"])
+            await act(wire)
+            await wire.send([b"COMMIT"])
         finally:
             await wire.send([b"SELECT RELEASE_LOCK('%b')" % lock])
+
+    async def _execute(self, wire: Wire, statements: Sequence[str]) -> None:
+        for statement in statements:
+            await wire.send([statement.encode()])
 
     async def _written_format(self, wire: Wire) -> Any:
         try:

@@ -12,7 +12,7 @@ from ...ports.checkpoints import Backend
 from ..layers.patience import patience_of
 from ..layers.retry import Retry
 from ..lending import Given, Pool
-from ..server import Lend, PooledEngine, exhausted
+from ..server import Lend, ServerEngine, exhausted
 from ..sql.statements import indexed_keys
 from .backend import PostgresBackend, PostgresDatabase, PostgresDialect, PostgresStatements
 from .errors import is_lost, translate
@@ -25,7 +25,7 @@ from .wire import Session
 __all__ = ["PostgresEngine"]
 
 
-class PostgresEngine(PooledEngine):
+class PostgresEngine(ServerEngine):
     """Operations on one PostgreSQL database."""
 
     driver_errors = (psycopg.Error,)

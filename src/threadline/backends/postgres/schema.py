@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +21,7 @@ from ...errors import InvalidRequest
 from ...ports.rules import FORMAT
 from ..server import ServerIdentity
 from ..sql.records import record_columns
-from ..sql.setup import Migration, Setup
+from ..sql.setup import Migration, SqlSetup
 from ..sql.statements import check_prefix, index_name
 from .wire import Session, Step
 
@@ -31,7 +31,7 @@ log = logging.getLogger("threadline")
 _TABLES = ("meta", "threads", "checkpoints", "writes", "chunks", "records")
 
 
-class PostgresTables(Setup):
+class PostgresTables(SqlSetup):
     """The tables of one store: their names, and what opening found out about them."""
 
     def __init__(
@@ -60,11 +60,8 @@ class PostgresTables(Setup):
         self._home = self.schema or ""
 
     def ddl(self) -> str:
-        """All statements of a new store, as text that psql takes."""
-        schema = [f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"'] if self.schema else []
-        steps = [statement for step in self._steps() for statement in step.statements]
-        number = f"INSERT INTO {self.prefix}meta (name, value) VALUES ('format', '{FORMAT}') ON CONFLICT DO NOTHING"
-        return "".join(f"{line};\n" for line in [*schema, *steps, *self._index_statements().values(), number])
+        schema = f'CREATE SCHEMA IF NOT EXISTS "{self.schema}";\n' if self.schema else ""
+        return schema + super().ddl() + "".join(f"{line};\n" for line in self._index_statements().values())
 
     async def _look_around(self, session: Session) -> None:
         """Learn where the tables are and which server this is."""
@@ -77,28 +74,27 @@ class PostgresTables(Setup):
         self._identity.saw(born)
         await self._index(session)
 
-    async def create(self, session: Session) -> None:
-        """Apply what is missing, in one transaction, one process at a time."""
+    async def _alone(self, session: Session, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         await session.batch([("BEGIN ISOLATION LEVEL READ COMMITTED", ())])
         try:
             # CREATE … IF NOT EXISTS alone fails when two run at once.
             await session.batch([self._setup_lock()])
             await self._create_schema(session)
-            found = await self._format(session) or 0
-            steps = [step for step in self._steps() if step.number > found]
-            for step in steps:
-                await session.batch(_bare(step.statements))
-            if steps:
-                number = (
-                    f"INSERT INTO {self.prefix}meta (name, value) VALUES ('format', %s) "
-                    f"ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-                )
-                await session.batch([(number, (b"%d" % FORMAT,))])
+            await act(session)
             await session.batch([("COMMIT", ())])
         except BaseException:
             with suppress(psycopg.Error):
                 await session.batch([("ROLLBACK", ())])
             raise
+
+    async def _execute(self, session: Session, statements: Sequence[str]) -> None:
+        await session.batch(_bare(statements))
+
+    def _numbering(self) -> str:
+        return (
+            f"INSERT INTO {self.prefix}meta (name, value) VALUES ('format', '{FORMAT}') "
+            f"ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        )
 
     async def _index(self, session: Session) -> None:
         """Make the indexes of named metadata keys that are missing; searching works without them, slowly."""
@@ -119,7 +115,7 @@ class PostgresTables(Setup):
             await session.batch([self._setup_lock(), *_bare(missing)])
         except psycopg.errors.InsufficientPrivilege:
             log.warning(
-                "%s: this role may not make the indexes of index_metadata; filters are slow", printable(self._shown_url)
+                "%s: this role may not make the indexes of index_metadata; filters are slow", printable(self._where)
             )
 
     def _setup_lock(self) -> Step:
@@ -172,7 +168,6 @@ class PostgresTables(Setup):
         return [self.prefix + name for name in _TABLES]
 
     def _steps(self) -> list[Migration]:
-        """All steps of the schema, in order."""
         p, bare = self.prefix, self.bare_prefix
         tables = (
             f"CREATE TABLE {p}meta (name {_KEY} PRIMARY KEY, value bytea)",

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from ...base.drive import BlockingClock, Clock, LoopClock
-from ...errors import InvalidRequest
-from ..layers.first_use import FirstUse, FirstUseLayer
-from ..layers.layer import MARKS, Layering
-from ..layers.read_only import ReadOnlyLayer
-from ..layers.retry import RetryLayer, retry_policy
-from ..lending import PoolFigures
-from ..server import PerLoop, ServerEngine
+from ...base.drive import BlockingClock, LoopClock
+from ...errors import InvalidRequest, StorageFull, ThreadlineError, Unavailable
+from ...ports.checkpoints import Backend
+from ..layers.layer import MARKS, Call
+from ..lending import Given, Pool
+from ..server import Lend, ServerEngine
 from .backend import RedisBackend
 from .directory import Directory
+from .errors import AnotherServer, NewGeneration, translate
 from .keys import Keys
 from .reader import RedisReader
 from .records import RedisRecords
 from .scans import RedisScans
-from .setup import open_store
+from .setup import RedisSetup
 from .url import target_of
 from .wire import Link
 
 __all__ = ["RedisEngine"]
+
+T = TypeVar("T")
 
 
 class RedisEngine(ServerEngine):
@@ -45,115 +45,85 @@ class RedisEngine(ServerEngine):
         setup: str | bool = "create",
         read_only: bool = False,
     ) -> None:
+        super().__init__()
         self._target = target_of(url, connection, pool, pool_size, timeout)
         self.url = self._target.shown
         self._keys = Keys(key_prefix)
         self._ttl = ttl
-        self._policy = retry_policy(retry)
-        self._may_create = setup is not False and not read_only
-        self._read_only = read_only
-        self._first_use = FirstUse()
-        # Every half is seen through them, the last one outermost.
-        self._layers: list[Layering] = []
-        # The pools in which living threads were last seen, for all halves.
+        self._setup = RedisSetup(self._keys, self.url, setup, ttl, read_only=read_only)
+        # The pools in which living threads were last seen, for both halves.
         self._pools: dict[str, int] = {}
-        self._lock = threading.Lock()
-        self._blocking: Half | None = None
-        self._loops: PerLoop[Half] = PerLoop(self._make_loop_half)
-        super().__init__()
+        self._halves: dict[bool, Half] = {}
+        self.start(retry, read_only=read_only)
 
-    def blocking_backend(self) -> Any:
-        return self.blocking_half().backend
+    def blocking_backend(self) -> Backend:
+        if self._target.only_half == "async":
+            raise InvalidRequest(
+                "a client of redis.asyncio serves the async methods only: give a redis.Redis, or a URL"
+            )
+        return super().blocking_backend()
 
-    def loop_backend(self) -> Any:
-        return None if self._target.only_half == "sync" else self.loop_half().backend
+    def loop_backend(self) -> Backend | None:
+        return None if self._target.only_half == "sync" else super().loop_backend()
 
     def blocking_half(self) -> Half:
-        half = self._blocking
-        if half is None:
-            if self._target.only_half == "async":
-                raise InvalidRequest(
-                    "a client of redis.asyncio serves the async methods only: give a redis.Redis, or a URL"
-                )
-            with self._lock:
-                half = self._blocking
-                if half is None:
-                    make = partial(self._target.blocking_client, self.identity)
-                    half = self._blocking = self._half(make, self._target.blocking_turns(), BlockingClock())
-        return half
+        """The parts of the sync half."""
+        self.blocking_backend()  # where there is one
+        return self._halves[False]
 
-    def loop_half(self) -> Half:
-        """The half of the running event loop."""
-        return self._loops.here()
+    def source(self, *, is_of_loop: bool) -> Pool | Given:
+        return self._target.source(self.identity, is_of_loop=is_of_loop)
 
-    def add_layer(self, layer: Layering) -> None:
-        self._layers.append(layer)
-
-    def connections(self) -> dict[str, PoolFigures]:
-        half = self._blocking
-        figures = half.link.turns.figures(half.link.made) if half is not None else None
-        return {"sync": figures} if figures is not None else {}
-
-    def close_blocking(self) -> None:
-        client = self._blocking.link.made if self._blocking is not None else None
-        if client is not None and not self._target.is_given:
-            client.close()
-
-    def close_loops(self) -> None:
-        import asyncio
-
-        for loop, half in self._loops.take_all().items():
-            client = half.link.made
-            if client is not None and not self._target.is_given and loop.is_running():
-                with suppress(RuntimeError):
-                    asyncio.run_coroutine_threadsafe(client.aclose(), loop)
-
-    async def aclose_loop(self) -> None:
-        half = self._loops.take_here()
-        if half is not None and half.link.made is not None and not self._target.is_given:
-            await half.link.made.aclose()
-
-    def abandon(self) -> list[Any]:
-        held = [self._blocking, *self._loops.take_all().items()]
-        self._lock = threading.Lock()
-        self._blocking = None
-        return held
-
-    def _make_loop_half(self) -> Half:
-        make = partial(self._target.loop_client, self.identity)
-        return self._half(make, self._target.loop_turns(), LoopClock(), is_of_loop=True)
-
-    def _half(self, make: Any, turns: Any, clock: Clock, *, is_of_loop: bool = False) -> Half:
-        link = Link(make, self.identity, turns, is_cluster=self._target.is_cluster, where=self.url)
-        opening = partial(self._open, link)
-        directory = Directory(link, self._keys, self._pools, opening)
+    def backend(self, lend: Lend, *, is_of_loop: bool) -> Backend:
+        target, has_lines = self._target, not is_of_loop and not self._target.is_given
+        link = Link(
+            lend, self.identity, self.translated, has_lines=has_lines, is_cluster=target.is_cluster, where=self.url
+        )
+        directory = Directory(link, self._keys, self._pools, partial(self._setup.open, link))
+        self._halves[is_of_loop] = Half(link, directory)
         reader, records = RedisReader(link, self._keys, directory), RedisRecords(link, self._keys, directory)
         scans = RedisScans(link, self._keys, directory, records)
+        clock = LoopClock() if is_of_loop else BlockingClock()
         writer = RedisBackend(link, self._keys, directory, reader, scans, clock=clock, ttl=self._ttl)
-        ports: Any = _Ports(reader, scans, writer, records)
-        ports = RetryLayer(FirstUseLayer(ports, self._first_use, opening), self._policy, clock, self.note_retry)
-        ports = ReadOnlyLayer(ports) if self._read_only else ports
-        for layer in self._layers:
-            ports = layer(ports, is_of_loop)
-        return Half(link, directory, ports)
+        ports: Any = _Ports(link, self._setup, reader, scans, writer, records)
+        return ports  # type: ignore[no-any-return]
 
-    async def _open(self, link: Link, is_setup: bool = False) -> None:
-        """Check the store, and create it where that is wanted."""
-        may_create = is_setup or self._may_create
-        await open_store(link, self._keys, may_create=may_create, ttl=self._ttl, is_ours=self._first_use.is_over)
+    def lent(self, source: Pool | Given, act: Callable[[Any], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
+        return source.lend(act)  # the link translates errors: some are answers
+
+    def translated(self, error: Exception) -> ThreadlineError:
+        """An error of the driver as one of our tree; where the server did not answer, a new generation begins.
+
+        The link raises it without its cause: the driver's words may hold what was sent.
+        """
+        if isinstance(error, ThreadlineError):
+            return error
+        if isinstance(error, UnicodeError):
+            return InvalidRequest("ids and names must be text that UTF-8 can hold")
+        made = NewGeneration() if isinstance(error, AnotherServer) else translate(error, self.url)
+        if isinstance(made, Unavailable) and not isinstance(made, StorageFull):
+            self.identity.lose()
+        return made
 
 
 class Half(NamedTuple):
-    """The objects that serve one process, or one event loop."""
+    """Parts of one half, for those who look below the ports."""
 
     link: Link
     directory: Directory
-    backend: Any
 
 
 class _Ports:
-    """One object with the methods of all ports, each that of the part which has it."""
+    """One object with the methods of all ports, each that of the part which has it; the first call opens the store."""
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, link: Link, setup: RedisSetup, *parts: Any) -> None:
+        self._opening = setup, link
         for name in MARKS:
-            setattr(self, name, next(getattr(part, name) for part in parts if hasattr(part, name)))
+            call = next(getattr(part, name) for part in parts if hasattr(part, name))
+            setattr(self, name, partial(self._opened, name == "setup", call))
+
+    async def _opened(self, is_asked: bool, call: Call, *args: Any, **options: Any) -> Any:
+        setup, link = self._opening
+        if not setup.is_ready:
+            await setup.open(link, is_asked=is_asked)
+        return await call(*args, **options)

@@ -8,35 +8,45 @@ from typing import Any
 
 from ...base.printable import printable
 from ...errors import InvalidRequest
-from ...ports.rules import FORMAT, check_format
+from ...ports.rules import FORMAT
+from ..setup import Setup
 from .keys import Keys
 from .wire import Link
 
-__all__ = ["check_settings", "open_store"]
+__all__ = ["RedisSetup", "check_settings"]
 
 log = logging.getLogger("threadline")
 _SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
 
 
-async def open_store(link: Link, keys: Keys, *, may_create: bool, ttl: float | None, is_ours: bool = False) -> None:
-    """Check the format of the store, or create it; and check the settings of the server.
+class RedisSetup(Setup):
+    """The store under one prefix of keys."""
 
-    `is_ours` says that this process has used the store before: then all keys of its prefix belong to it.
-    """
-    found = await _format(link, keys)
-    if found is None:
-        if not may_create:
-            raise InvalidRequest(
-                f"{link.where} has no Threadline store under this key_prefix: call setup() once, or open it with "
-                f"setup='create'"
-            )
-        check_settings(await _settings(link), link.where, ttl)
+    def __init__(self, keys: Keys, where: str, mode: str | bool, ttl: float | None, *, read_only: bool) -> None:
+        super().__init__(where, "Threadline store under this key_prefix", mode, read_only=read_only)
+        self._keys = keys
+        self._ttl = ttl
+
+    async def create(self, link: Link) -> None:
+        # This process has used the store before: then all keys of its prefix belong to it.
+        is_ours = self.is_ready
         if is_ours:
-            log.warning("%s lost the format of the store: it is written again", printable(link.where))
-        await _create(link, keys, is_ours=is_ours)
-        await _format(link, keys)  # another process may have created it, in a newer format
-    else:
-        check_settings(await _settings(link), link.where, ttl)
+            log.warning("%s lost the format of the store: it is written again", printable(self._where))
+        others = (self._keys.meta, self._keys.threads, self._keys.asking, self._keys.pools)
+        held = await link.batch([("EXISTS", key) for key in others])
+        # The format of a store is written first, so keys of ours are never there without one.
+        if any(held) and not is_ours and await self._format(link) is None:
+            raise InvalidRequest(f"{self._where} holds something else under this key_prefix: choose another one")
+        # A number is never given twice, even where only the record of the last one was lost.
+        last = await link.command("ZREVRANGE", self._keys.pools, 0, 0)
+        await link.call("create", [self._keys.meta], [FORMAT, last[0] if last else 0])
+        await self._format(link)  # another process may have created it, in a newer format
+
+    async def _written_format(self, link: Link) -> Any:
+        return await link.command("HGET", self._keys.meta, "format")
+
+    async def _check_server(self, link: Link) -> None:
+        check_settings(await _settings(link), self._where, self._ttl)
 
 
 def check_settings(settings: Mapping[str, str] | None, where: str, ttl: float | None) -> None:
@@ -63,22 +73,6 @@ def check_settings(settings: Mapping[str, str] | None, where: str, ttl: float | 
             printable(where),
             printable(settings["appendfsync"]),
         )
-
-
-async def _format(link: Link, keys: Keys) -> int | None:
-    written = await link.command("HGET", keys.meta, "format")
-    return check_format(written, link.where) if written is not None else None
-
-
-async def _create(link: Link, keys: Keys, *, is_ours: bool) -> None:
-    others = (keys.meta, keys.threads, keys.asking, keys.pools)
-    held = await link.batch([("EXISTS", key) for key in others])
-    # The format of a store is written first, so keys of ours are never there without one.
-    if any(held) and not is_ours and await _format(link, keys) is None:
-        raise InvalidRequest(f"{link.where} holds something else under this key_prefix: choose another one")
-    # A number is never given twice, even where only the record of the last one was lost.
-    last = await link.command("ZREVRANGE", keys.pools, 0, 0)
-    await link.call("create", [keys.meta], [FORMAT, last[0] if last else 0])
 
 
 async def _settings(link: Link) -> dict[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any
@@ -16,9 +17,10 @@ import redis
 
 from ...base.drive import run_now, settled
 from ...errors import InvalidRequest
-from ..server import ServerIdentity
+from ..lending import Given, LoopPlaces, Places, Pool
+from ..server import ServerIdentity, exhausted
 from .errors import AnotherServer
-from .wire import GivenTurns, LoopTurns, NoTurns, TurnPool, Turns
+from .wire import ClientPool, Turn, TurnDriver, TurnPool
 
 __all__ = ["Target", "target_of"]
 
@@ -36,20 +38,8 @@ class Target(ABC):
     only_half: str | None = None
 
     @abstractmethod
-    def blocking_client(self, identity: ServerIdentity) -> Any:
-        """A new blocking client, or the given one."""
-
-    @abstractmethod
-    def loop_client(self, identity: ServerIdentity) -> Any:
-        """A new client of asyncio, or the given one."""
-
-    def blocking_turns(self) -> NoTurns:
-        """How many calls of a blocking client go on at once."""
-        return NoTurns()
-
-    def loop_turns(self) -> NoTurns:
-        """How many calls of a client of asyncio go on at once."""
-        return NoTurns()
+    def source(self, identity: ServerIdentity, *, is_of_loop: bool) -> Pool | Given:
+        """What lends each call of a client its turn."""
 
 
 def target_of(url: str | None, connection: Any, pool: Any, pool_size: int, timeout: float) -> Target:
@@ -82,7 +72,7 @@ class _ByUrl(Target):
                 f"{self.shown} is no URL of a Redis server: give redis://user:password@host:6379/0"
             ) from None
 
-    def blocking_client(self, identity: ServerIdentity) -> Any:
+    def _blocking_client(self, identity: ServerIdentity) -> Any:
         # The retry layer alone counts tries; those of the driver would multiply them.
         options = {"retry": BlockingRetry(NoBackoff(), 0), **self._options}
         if self.is_cluster:
@@ -90,24 +80,21 @@ class _ByUrl(Target):
         greet = partial(_greet_now, identity)
         return redis.Redis(connection_pool=TurnPool.from_url(self._url, redis_connect_func=greet, **options))
 
-    def loop_client(self, identity: ServerIdentity) -> Any:
-        options = {"retry": LoopRetry(NoBackoff(), 0), **self._options}
+    def _loop_client(self, identity: ServerIdentity) -> Any:
+        # A turn has one connection to a server at a time; the driver's own limit would be an error, not a wait.
+        most = 2 * self._pool_size
+        options = {"retry": LoopRetry(NoBackoff(), 0), "max_connections": most, **self._options}
         if self.is_cluster:
-            return redis.asyncio.RedisCluster.from_url(self._url, max_connections=2 * self._pool_size, **options)
-        pool = redis.asyncio.BlockingConnectionPool.from_url(
-            self._url,
-            max_connections=self._pool_size,
-            timeout=self._seconds,
-            redis_connect_func=partial(_greet, identity),
-            **options,
-        )
-        return redis.asyncio.Redis(connection_pool=pool)
+            return redis.asyncio.RedisCluster.from_url(self._url, **options)
+        return redis.asyncio.Redis.from_url(self._url, redis_connect_func=partial(_greet, identity), **options)
 
-    def blocking_turns(self) -> NoTurns:
-        return Turns(self._pool_size, self._seconds, self.shown)
-
-    def loop_turns(self) -> NoTurns:
-        return LoopTurns(self._pool_size) if self.is_cluster else NoTurns()
+    def source(self, identity: ServerIdentity, *, is_of_loop: bool) -> Pool | Given:
+        make = partial(self._loop_client if is_of_loop else self._blocking_client, identity)
+        out_of_turns = partial(exhausted, self._pool_size, self.shown, self._seconds or 0.0)
+        # An interrupt may meet the blocking client of a cluster while it learns about its nodes.
+        driver = TurnDriver(make, renews_client=self.is_cluster and not is_of_loop)
+        kind = ClientPool if is_of_loop else Pool
+        return kind(driver, self._pool_size, self._seconds, out_of_turns, is_of_loop=is_of_loop)
 
 
 class _Given(Target):
@@ -127,13 +114,9 @@ class _Given(Target):
         self.only_half = "async" if is_async else "sync"
         self.is_cluster = any(one.__name__ == "RedisCluster" for one in kinds)
 
-    def blocking_client(self, identity: ServerIdentity) -> Any:
-        return self._client
-
-    loop_client = blocking_client
-
-    def blocking_turns(self) -> NoTurns:
-        return GivenTurns()
+    def source(self, identity: ServerIdentity, *, is_of_loop: bool) -> Pool | Given:
+        turn = Turn(TurnDriver(lambda: self._client))
+        return Given(LoopPlaces(math.inf) if is_of_loop else Places(math.inf), lambda: turn)
 
 
 async def _greet(identity: ServerIdentity, connection: Any) -> None:

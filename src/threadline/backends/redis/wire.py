@@ -8,15 +8,16 @@ A *generation* (backends/server.py) ends when a connection breaks, when a new on
 when a server answers that does not know our scripts: it was restarted, or another took its place. Nothing that was
 known in an earlier generation is relied on.
 
-Blocking connections are lent by turns. The driver's pools count a connection as lent for ever when the exception of a
-signal handler arrives between two lines, and take back one whose answer was never read: the next command would take
-that answer for its own. A turn holds the connections that its thread took. They return to their pools when the turn has
-ended well, and are closed when it has not. A connection that an interrupt loses between two lines is freed with its
-memory.
+Each call has a turn, which a pool lends (backends/lending.py). The driver's pools count a connection as lent for ever
+when the exception of a signal handler arrives between two lines, and take back one whose answer was never read: the
+next command would take that answer for its own. So a turn of the sync half holds connections of its own, one for each
+server that it went to. They are closed when the turn has not ended well. A connection that an interrupt loses between
+two lines is freed with its memory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import socket
 import threading
@@ -28,17 +29,17 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 from redis import exceptions
 
-from ...base.drive import run_now, settled
-from ...errors import InvalidRequest, StorageFull, ThreadlineError, Unavailable
-from ..lending import Places, PoolFigures, Undisturbed
-from ..server import GENERATION_SHIFT, ServerIdentity, exhausted, has_input
-from .errors import AnotherServer, NewGeneration, translate
+from ...base.drive import settled
+from ...errors import ThreadlineError
+from ..lending import Pool
+from ..server import GENERATION_SHIFT, Lend, ServerIdentity, has_input
+from .errors import NewGeneration
 
-__all__ = ["GivenTurns", "Link", "LoopTurns", "NoTurns", "Script", "TurnPool", "Turns", "script"]
+__all__ = ["ClientPool", "Link", "Script", "Turn", "TurnDriver", "TurnPool", "script"]
 
 T = TypeVar("T")
 Call = tuple[str, Sequence[bytes], Sequence[Any]]  # the name of a script, keys, arguments
-Work = Callable[[], Coroutine[Any, Any, T]]
+Work = Callable[[Any], Coroutine[Any, Any, T]]  # on a client
 _USES = "-- uses: "
 # Commands whose answer the driver's client leaves as it is.
 _PLAIN = frozenset(("EVAL", "EVALSHA", "GET", "HGET", "HMGET"))
@@ -73,26 +74,24 @@ class Link:
     """A way to one server or cluster, over a blocking client or one of asyncio."""
 
     def __init__(
-        self, make: Callable[[], Any], identity: ServerIdentity, turns: NoTurns, *, is_cluster: bool, where: str
+        self,
+        lend: Lend,
+        identity: ServerIdentity,
+        translated: Callable[[Exception], ThreadlineError],
+        *,
+        has_lines: bool,
+        is_cluster: bool,
+        where: str,
     ) -> None:
-        self._make = make
-        self.made: Any = None
-        self.turns = turns
-        self._lock = threading.Lock()
+        self._lend = lend
         self.identity = identity
+        self._translated = translated
+        # Whether turns hold the connections; those of an event loop and of a given client are held by that client.
+        self._has_lines = has_lines
         self.is_cluster = is_cluster
+        # Whether commands go to one server over blocking connections of our own.
+        self.is_direct = has_lines and not is_cluster
         self.where = where
-
-    @property
-    def client(self) -> Any:
-        """The driver's client, made on first use: that of a cluster connects at once, and may fail."""
-        made = self.made  # read once: another thread may drop it meanwhile
-        if made is None:
-            with self._lock:
-                made = self.made
-                if made is None:
-                    made = self.made = self._make()
-        return made
 
     def stamped(self, epoch: Any, generation: int | None = None) -> int:
         """An epoch as callers see it, below the generation: it is stale once the pool's epoch or the server changed."""
@@ -131,15 +130,10 @@ class Link:
         except _ERRORS as error:
             raise self._translated(error) from None
 
-    @property
-    def is_direct(self) -> bool:
-        """Whether commands go to one server over blocking connections of our own."""
-        return self.turns.renews_client and not self.is_cluster
-
     async def exchange(self, *commands: Sequence[Any]) -> list[Any]:
         """The answers of commands that are sent together, in order, by a link that is direct."""
         try:
-            return await self._in_turn(partial(_exchange_all, self.client.connection_pool, commands))
+            return await self._in_turn(partial(_exchange_all, commands))
         except _ERRORS as error:
             raise self._translated(error) from None
 
@@ -149,19 +143,17 @@ class Link:
 
     async def _do(self, *words: Any) -> Any:
         if words[0] in _PLAIN and self.is_direct:
-            return await self._in_turn(partial(_exchange, self.client.connection_pool, words))
+            return await self._in_turn(partial(_exchange, words))
 
-        async def execute() -> Any:
-            # The client of a cluster is made in turn: an interrupt of that is looked for there.
-            return await settled(self.client.execute_command(*words))
+        async def execute(client: Any) -> Any:
+            return await settled(client.execute_command(*words))
 
         return await self._in_turn(execute)
 
     async def _pipelined(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """The answers of several commands; an error is an answer too."""
 
-        async def execute() -> list[Any]:
-            client = self.client
+        async def execute(client: Any) -> list[Any]:
             if self.is_cluster and hasattr(client, "initialize"):
                 await client.initialize()
             pipeline = client.pipeline(transaction=False)
@@ -179,17 +171,21 @@ class Link:
             raise self._translated(error) from None
 
     async def _in_turn(self, work: Work[T]) -> T:
+        async def act(turn: Turn) -> T:
+            if not self._has_lines:
+                return await work(turn.client)
+            before, _here.turn = getattr(_here, "turn", None), turn  # a signal handler may make a call within a call
+            try:
+                return await work(turn.client)
+            finally:
+                _here.turn = before
+
         try:
-            return await self.turns.run(work)
-        except BaseException as error:
-            cause = error.__cause__ if isinstance(error, exceptions.RedisClusterException) else error
-            is_of_driver = isinstance(cause, (redis.RedisError, OSError))
-            if self.is_cluster and self.turns.renews_client and cause is not None and not is_of_driver:
-                # The interrupt may have met the client while it learned about its cluster: the next call makes another.
-                # The client takes the exception of a signal handler for a node that does not answer.
-                self.made = None
-                raise cause from None
-            raise
+            return await self._lend(act)  # type: ignore[no-any-return]
+        except exceptions.RedisClusterException as error:
+            if _is_of_driver(error):
+                raise
+            raise error.__cause__ from None  # type: ignore[misc]
 
     def _checked(self, answers: list[Any]) -> list[Any]:
         for answer in answers:
@@ -197,23 +193,19 @@ class Link:
                 raise self._translated(answer) from None
         return answers
 
-    def _translated(self, error: Exception) -> ThreadlineError:
-        """An error of the driver as one of our tree; where the server did not answer, a new generation begins.
 
-        Raised without its cause: the driver's words may hold what was sent.
-        """
-        if isinstance(error, ThreadlineError):
-            return error
-        if isinstance(error, UnicodeError):
-            return InvalidRequest("ids and names must be text that UTF-8 can hold")
-        made = NewGeneration() if isinstance(error, AnotherServer) else translate(error, self.where)
-        if isinstance(made, Unavailable) and not isinstance(made, StorageFull):
-            self.identity.lose()
-        return made
+def _is_of_driver(error: BaseException) -> bool:
+    """Whether the driver failed, and no signal handler raised.
+
+    The client of a cluster takes the exception of a signal handler for a node that does not answer.
+    """
+    cause = error.__cause__ or error if isinstance(error, exceptions.RedisClusterException) else error
+    return isinstance(cause, (redis.RedisError, exceptions.RedisClusterException, OSError))
 
 
-async def _exchange(pool: TurnPool, words: Sequence[Any]) -> Any:
+async def _exchange(words: Sequence[Any], client: Any) -> Any:
     """The answer of one command: what the driver's client does, without its counts and callbacks."""
+    pool = client.connection_pool
     connection = pool.get_connection()
     try:
         connection.send_packed_command((packed(words),), check_health=False)
@@ -222,8 +214,9 @@ async def _exchange(pool: TurnPool, words: Sequence[Any]) -> Any:
         pool.release(connection)
 
 
-async def _exchange_all(pool: TurnPool, commands: Sequence[Sequence[Any]]) -> list[Any]:
+async def _exchange_all(commands: Sequence[Sequence[Any]], client: Any) -> list[Any]:
     """The answers to several commands. All are read before an error is raised: none may stay unread."""
+    pool = client.connection_pool
     connection = pool.get_connection()
     try:
         connection.send_packed_command((b"".join(map(packed, commands)),), check_health=False)
@@ -253,136 +246,106 @@ def packed(words: Sequence[Any]) -> bytes:
     return b"".join(parts)
 
 
-class NoTurns:
-    """All calls go on at once; a given client counts by itself, and so does the pool of an event loop."""
+class TurnDriver:
+    """Turns of one client, as a pool lends them."""
 
-    # Whether an interrupt may leave the client of a cluster half changed, so that another one is made.
-    renews_client = False
+    def __init__(self, make: Callable[[], Any], *, renews_client: bool = False) -> None:
+        self._make = make
+        # Whether an interrupt may leave the client half changed, so that another one is made.
+        self._renews_client = renews_client
+        self._lock = threading.Lock()
+        self.made: Any = None
 
-    async def run(self, work: Work[T]) -> T:
-        """The result of work, once it is its turn."""
-        return await work()
+    @property
+    def client(self) -> Any:
+        """The driver's client, made on first use: that of a cluster connects at once, and may fail."""
+        made = self.made  # read once: another thread may drop it meanwhile
+        if made is None:
+            with self._lock:
+                made = self.made
+                if made is None:
+                    made = self.made = self._make()
+        return made
 
-    def figures(self, client: Any) -> PoolFigures | None:
-        """The connections of a client; None where the client or its pool counts them."""
-        return None
+    async def connect(self) -> Turn:
+        return Turn(self)
 
+    async def is_good(self, turn: Turn, idle_seconds: float) -> bool:
+        # Each connection is looked at when it is used; those of a client that was dropped are used no more.
+        return turn.used is None or turn.used is self.made
 
-class GivenTurns(NoTurns):
-    """Calls of a given blocking client go on at once, but never on the main thread, where a signal handler may raise.
+    async def is_reusable(self, turn: Turn, error: BaseException | None) -> bool:
+        if self._renews_client and error is not None and not _is_of_driver(error):
+            self.made = None
+        # The server's refusal is the whole of its answer: the connection is in the middle of nothing.
+        is_well = error is None or isinstance(error, redis.ResponseError)
+        return is_well and len(turn.free) == len(turn.all)
 
-    The pool of a client counts a connection as lent for ever when an interrupt meets it between two lines.
-    """
+    def close(self, turn: Turn) -> None:
+        turn.close()
 
-    def __init__(self) -> None:
-        self._undisturbed = Undisturbed()
-
-    async def run(self, work: Work[T]) -> T:
-        return self._undisturbed.run(lambda: run_now(work()))
-
-
-class LoopTurns(NoTurns):
-    """Turns for the tasks of an event loop: the asyncio client of a cluster fails where it should wait."""
-
-    def __init__(self, count: int) -> None:
-        import asyncio
-
-        self._semaphore = asyncio.Semaphore(count)
-
-    async def run(self, work: Work[T]) -> T:
-        async with self._semaphore:
-            return await work()
-
-
-class Turns(NoTurns):
-    """Turns for a number of threads, which wait at most so many seconds.
-
-    On its way to several nodes the client of a cluster takes one connection after the other. Without turns, two threads
-    could each hold the connection that the other one waits for.
-    """
-
-    renews_client = True
-
-    def __init__(self, count: int, seconds: float | None, where: str) -> None:
-        self._count = count
-        self._seconds = seconds
-        self._where = where
-        self._places = Places(count)
-
-    async def run(self, work: Work[T]) -> T:
-        turn = _Turn()
-        try:
-            if not self._places.take(turn, self._seconds):
-                raise exhausted(self._count, self._where, self._seconds or 0.0)
-            _here.turn = turn
-            result = await work()
-            turn.is_well = True
-            return result
-        except BaseException as error:
-            # The server's refusal is the whole of its answer: the connection is in the middle of nothing.
-            turn.is_well = isinstance(error, redis.ResponseError)
-            raise
-        finally:
-            try:
-                self._end(turn)
-            except BaseException:  # an interrupt may arrive here too
-                turn.is_well = False
-                self._end(turn)
-                raise
-
-    def figures(self, client: Any) -> PoolFigures | None:
-        # The client of a cluster has a pool for each node.
-        idle = len(getattr(getattr(client, "connection_pool", None), "_available_connections", ()))
-        return PoolFigures(idle, self._places.taken, self._count, self._places.waiting)
-
-    def _end(self, turn: _Turn) -> None:
-        _here.turn = None
-        turn.end()
-        self._places.leave(turn)
+    async def part(self, turn: Turn) -> None:
+        turn.close()
 
 
-class _Turn:
-    """The connections that one call of a client holds."""
+class Turn:
+    """The connections that one call of a client may use, one for each server: alone, so that no two calls wait for each
+    other on their way to several nodes of a cluster."""
 
-    __slots__ = ("_held", "is_well", "returned")
+    __slots__ = ("_driver", "all", "free", "used")
 
-    def __init__(self) -> None:
-        self.is_well = False
-        self._held: list[tuple[TurnPool, Any]] = []
-        # Given back by the driver, which may ask for them again within the turn.
-        self.returned: list[tuple[TurnPool, Any]] = []
+    def __init__(self, driver: TurnDriver) -> None:
+        self._driver = driver
+        self.used: Any = None  # the client whose connections these are
+        self.all: list[Any] = []
+        # Those that the driver has given back: it may ask for them again, within this turn or the next one.
+        self.free: list[tuple[TurnPool, Any]] = []
 
-    def hold(self, pool: TurnPool, connection: Any) -> None:
-        self._held.append((pool, connection))
+    @property
+    def client(self) -> Any:
+        """The client of this call."""
+        made = self._driver.made
+        self.used = made if made is not None else self._driver.client
+        return self.used
 
-    def again(self, pool: TurnPool) -> Any:
-        """A connection to the same server that this turn has had before, or None."""
-        for position, (owner, connection) in enumerate(self.returned):
-            if owner is pool:
-                del self.returned[position]
-                return connection
-        return None
+    def close(self) -> None:
+        for connection in self.all:
+            connection.disconnect()
 
-    def end(self) -> None:
-        """Let go of all connections; after an interrupt the rest is closed."""
-        while self._held:
-            pool, connection = self._held.pop()
-            if self.is_well and any(connection is one for _, one in self.returned):
-                pool.keep(connection)
-            else:
-                connection.disconnect()
+
+class ClientPool(Pool):
+    """Turns of the tasks of one event loop, whose client has the connections."""
+
+    _driver: TurnDriver
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._loop = asyncio.get_running_loop()
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        if self._driver.made is not None:
+            await self._driver.made.aclose()
+
+    def shut(self) -> None:
+        super().shut()
+        if self._loop.is_running():  # this is called on it; else the connections end with their memory
+            self._closing = self._loop.create_task(self.aclose())
 
 
 class TurnPool(redis.ConnectionPool):
-    """Connections to one server; the turns decide how many there are."""
+    """Connections to one server, all of them in turns."""
 
     def get_connection(self, *_: Any, **__: Any) -> Any:
-        turn = getattr(_here, "turn", None)
-        connection = turn.again(self) if turn is not None else None
-        if connection is None:
-            connection = self._resting() or self.connection_class(**self.connection_kwargs)
-            if turn is not None:
-                turn.hold(self, connection)
+        turn = _here.turn
+        for position, resting in enumerate(turn.free):
+            if resting[0] is self:
+                connection = resting[1]
+                del turn.free[position]
+                break
+        else:
+            connection = self.connection_class(**self.connection_kwargs)
+            turn.all.append(connection)
         if getattr(connection, "_sock", None) is None:
             connection.connect()
         # Something unasked waits there, or the server has gone.
@@ -392,23 +355,9 @@ class TurnPool(redis.ConnectionPool):
         return connection
 
     def release(self, connection: Any) -> None:
-        turn = getattr(_here, "turn", None)
-        if turn is not None:
-            turn.returned.append((self, connection))
-        else:
-            self.keep(connection)
-
-    def keep(self, connection: Any) -> None:
-        """A connection rests until it is asked for again."""
         if connection.should_reconnect():
             connection.disconnect()
-        self._available_connections.append(connection)
-
-    def _resting(self) -> Any:
-        try:
-            return self._available_connections.pop()
-        except IndexError:
-            return None
+        _here.turn.free.append((self, connection))
 
 
 def _can_read(connection: Any) -> bool:

@@ -1,23 +1,18 @@
-"""First use of a SQL database: its format is read, and its tables are created or migrated where that is wanted.
+"""The tables of a SQL database: made and migrated by steps, under a lock.
 
-Migrations are numbered. A store's `meta` names the last one applied; a later number than ours is refused. `Setup` has
-the order of the steps for SQL servers; a subclass says how each is done.
+Migrations are numbered. A store's `meta` names the last one applied; a later number than ours is refused.
 """
 
 from __future__ import annotations
 
-import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from ...base.printable import printable
-from ...errors import InvalidRequest
-from ...ports.rules import FORMAT, IMPORTABLE, check_format
+from ..setup import Setup
 from .records import record_columns
 
-__all__ = ["Migration", "Setup", "migrations"]
-
-log = logging.getLogger("threadline")
+__all__ = ["Migration", "SqlSetup", "migrations"]
 
 
 class Migration(NamedTuple):
@@ -28,69 +23,45 @@ class Migration(NamedTuple):
     statements: tuple[str, ...]
 
 
-class Setup(ABC):
-    """Checks the format of a database; creates or migrates its tables if the options allow it.
+class SqlSetup(Setup):
+    """The tables of one store. A subclass has the steps, a lock, and the statement that writes the format's number."""
 
-    Every step is idempotent; `create` takes a lock, so two callers may run it one after the other.
-    """
-
-    def __init__(self, prefix: str, shown_url: str, mode: str | bool, *, read_only: bool) -> None:
+    def __init__(self, prefix: str, where: str, mode: str | bool, *, read_only: bool) -> None:
+        super().__init__(where, f"Threadline tables ({prefix}*)", mode, read_only=read_only)
         self.prefix = prefix
-        self.is_ready = False
-        self._shown_url = shown_url
-        self._mode = mode
-        self.may_write = mode is not False and not read_only
 
-    async def open(self, wire: Any) -> None:
-        """Check what is there, and create or migrate it where that is wanted."""
-        found = await self._format(wire)
-        if found is None and not self.may_write:
-            theirs = f"; {IMPORTABLE.format(self._shown_url)}" if await self._holds_langgraphs(wire) else ""
-            raise InvalidRequest(
-                f"{self._shown_url} has no Threadline tables ({self.prefix}*): call setup() once, "
-                f"or open it with setup='create'{theirs}"
-            )
-        if found is None or (found < FORMAT and self._mode == "migrate" and self.may_write):
-            await self.create(wire)
-        elif found < FORMAT:
-            raise InvalidRequest(
-                f"{self._shown_url} has format {found}: open it once with setup='migrate' to bring it to {FORMAT}"
-            )
-        await self._look_around(wire)
-        self.is_ready = True
-        # LangGraph's own tables are never touched; threads in them must not seem lost.
-        if not await self._has_threads(wire) and await self._holds_langgraphs(wire):
-            log.warning(
-                "%s holds threads of LangGraph's own saver, which Threadline does not read in place: "
-                "bring them over with `threadline import %s`",
-                printable(self._shown_url),
-                printable(self._shown_url),
-            )
+    def ddl(self) -> str:
+        """Everything that is executed on an empty database, for those who run it themselves."""
+        steps = [f"-- {step.number}: {step.reason}\n" + ";\n".join(step.statements) for step in self._steps()]
+        return ";\n".join([*steps, self._numbering()]) + ";\n"
 
-    @abstractmethod
     async def create(self, wire: Any) -> None:
         """Apply the migrations that are missing, one process at a time."""
+        await self._alone(wire, self._apply)
+
+    async def _apply(self, wire: Any) -> None:
+        found = await self._format(wire) or 0
+        missing = [step for step in self._steps() if step.number > found]
+        for step in missing:
+            await self._execute(wire, step.statements)
+        if missing:
+            await self._execute(wire, [self._numbering()])
 
     @abstractmethod
-    async def _written_format(self, wire: Any) -> Any:
-        """The record of the format; None without tables, or without the record."""
+    def _steps(self) -> list[Migration]:
+        """All steps of the schema, in order."""
 
     @abstractmethod
-    async def _look_around(self, wire: Any) -> None:
-        """Learn what later calls need to know of the server and the tables; make the indexes that were asked for."""
+    def _numbering(self) -> str:
+        """The statement that writes the number of the format."""
 
     @abstractmethod
-    async def _has_threads(self, wire: Any) -> bool:
-        """Whether the store has a thread."""
+    async def _alone(self, wire: Any, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        """Run the act while no other process sets up these tables; durable when this returns."""
 
     @abstractmethod
-    async def _holds_langgraphs(self, wire: Any) -> bool:
-        """Whether the database has threads of LangGraph's own saver."""
-
-    async def _format(self, wire: Any) -> int | None:
-        """The format of the tables that are there; None without any. Raises NewerFormat."""
-        written = await self._written_format(wire)
-        return check_format(written, self._shown_url) if written is not None else None
+    async def _execute(self, wire: Any, statements: Sequence[str]) -> None:
+        """Run statements without parameters."""
 
 
 def migrations(prefix: str, types: dict[str, str]) -> list[Migration]:

@@ -13,15 +13,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
-from ...errors import Closed, Conflict, InvalidRequest, ReadOnly, StorageFull, Unavailable
+from ...base.drive import run_now
+from ...errors import Closed, Conflict, InvalidRequest, StorageFull, Unavailable
 from ...ports.storage import Space
 from .dialect import page_counts
 from .errors import is_busy, translated, translated_error
 from .file import DatabaseFile, absolute, uri_of
 from .room import LogAhead, Room, size_of
-from .schema import SqliteSchema
+from .schema import Opened, SqliteSchema
 
 __all__ = ["SqliteConnections"]
 
@@ -57,7 +59,7 @@ class SqliteConnections:
         self._given = connection
         self._synchronous = synchronous.upper()
         self._timeout = timeout
-        self._read_only = read_only
+        self._read_only = read_only  # how the file is opened: who must not write is refused by a layer
         self._is_closed = False
         # One connection for reads and writes, which cannot be opened again.
         self._is_single = connection is not None or path in (None, ":memory:", "")
@@ -132,8 +134,6 @@ class SqliteConnections:
 
         `before_waiting` is called when another process is writing.
         """
-        if self._read_only:
-            self._refuse_if_read_only()
         with self._lock:
             try:
                 connection = self._writer
@@ -169,7 +169,6 @@ class SqliteConnections:
 
     def compact(self) -> None:
         """Rewrite the file without its unused pages; readers go on meanwhile."""
-        self._refuse_if_read_only()
         with self._lock, translated(self.path):
             connection = self.writer()
             self._refuse_foreign_transaction(connection)
@@ -190,7 +189,6 @@ class SqliteConnections:
 
         Where there is no room for that, or others hold the file for too long, the rest stays for `compact`.
         """
-        self._refuse_if_read_only()
         with suppress(StorageFull, Unavailable):
             while not self._is_single and self._trim_some():
                 pass
@@ -217,7 +215,7 @@ class SqliteConnections:
     def set_up(self) -> None:
         """Create or migrate the schema, in one transaction; safe from many processes at once."""
         self._schema.allow_changes()
-        self.write(self._schema.create)
+        run_now(self._schema.create(Opened(self.writer(), self.write)))
 
     def check_open(self) -> None:
         """Raise Closed after `close`, and Unavailable once the file was lost."""
@@ -247,9 +245,7 @@ class SqliteConnections:
             connection = self._connect(patience=min(self._timeout, _READ_PATIENCE_SECONDS))
         else:
             self._file.opened(connection)
-        if self._schema.must_create(connection):
-            self._transact(connection, self._schema.create)
-        self._schema.warn_of_langgraphs(connection)
+        run_now(self._schema.open(Opened(connection, partial(self._transact, connection))))
         self._file.prepared(connection)
         if connection is not self._given:
             connection.execute("PRAGMA busy_timeout = 0")  # `_patiently` waits instead
@@ -350,10 +346,6 @@ class SqliteConnections:
                     raise
             time.sleep(random.uniform(0, pause))
             pause = min(pause * 1.5, 0.02)
-
-    def _refuse_if_read_only(self) -> None:
-        if self._read_only:
-            raise ReadOnly("this saver was opened with read_only=True")
 
     def _refuse_foreign_transaction(self, connection: sqlite3.Connection) -> None:
         if connection.in_transaction and getattr(connection, "autocommit", None) is not False:

@@ -20,6 +20,7 @@ from ...ports.engine import Operation
 from ...ports.records import Content, Record, RecordSpace
 from ...ports.storage import Space
 from ..layers.layer import Layering
+from ..layers.read_only import ReadOnlyLayer
 from ..sql.statements import Statements, check_prefix, indexed_keys
 from ..sql.writer import Transaction
 from .commit import SqliteCommit
@@ -79,8 +80,10 @@ class SqliteEngine:
         self._commit = SqliteCommit(self._connections, statements, is_alone=_is_bound(connection))
         here = _Database(self._connections, _here, self._commit_here, is_given=self._is_given)
         beside = _Database(self._connections, self.hop, self._commit_on_loop, is_given=self._is_given)
-        bare = self._blocking, self._on_loop = SqliteBackend(here, statements), SqliteBackend(beside, statements)
-        # The backend itself, for callers that need no coroutine; None where a layer is between.
+        bare: Any = SqliteBackend(here, statements), SqliteBackend(beside, statements)
+        halves: Iterable[Any] = map(ReadOnlyLayer, bare) if read_only else bare
+        self._blocking, self._on_loop = halves
+        # The backend itself, for callers that read without a coroutine; None where a layer is between that reads.
         self._bare: SqliteBackend | None = bare[0]
         _engines.add(self)
 
