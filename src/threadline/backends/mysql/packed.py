@@ -30,16 +30,18 @@ class PackedStatements:
     def __init__(self, sql: MysqlStatements) -> None:
         numbers = ["t.pool", "t.epoch", "c.form", "c.metadata_form", "c.step IS NULL", "ifnull(c.step, 0)", "c.created"]
         row, write = _columns(numbers, _CHECKPOINT), _columns(["w.idx", "w.form"], _WRITE)
-        of_thread = f"FROM {sql.t} t JOIN {{0}} {{1}} ON {{1}}.pool = t.pool AND {{1}}.thread = t.serial "
-        of_thread += "WHERE t.thread_id = ?thread_id AND {1}.namespace = ?namespace"
+        of_thread = sql.compared("t.thread_id")
+        of_write = f"{sql.compared('w.namespace')} AND w.checkpoint_id"
+        writes = f"FROM {sql.t} t JOIN {sql.w} w ON w.pool = t.pool AND w.thread = t.serial WHERE {of_thread}"
+        newest = f"({sql.newest_of(sql.dialect.mark('namespace'))})"
         self.chunk = f"concat({_words(['form'], _CHUNK)}, ' ', {_bytes(_CHUNK)})"
         self._rows: dict[bool, str] = {}
         # A checkpoint, and below it its writes, in one query and so from one state of the database.
         self._writes: dict[bool, str] = {}
-        for is_named, id in ((True, "?"), (False, f"({sql.newest_of('?namespace')})")):
-            self._rows[is_named] = f"SELECT {row} {of_thread.format(sql.c, 'c')} AND c.id = {id}"
-            below = f"SELECT {write} {of_thread.format(sql.w, 'w')} AND w.checkpoint_id = {id}"
-            self._writes[is_named] = f"{self._rows[is_named]} UNION ALL {below}"
+        for is_named, id in ((True, sql.dialect.mark()), (False, newest)):
+            found = f"SELECT {row} {sql.joined} {of_thread} AND {sql.compared('c.namespace')} AND c.id = {id}"
+            self._rows[is_named] = found
+            self._writes[is_named] = f"{found} UNION ALL SELECT {write} {writes} AND {of_write} = {id}"
 
     def find(self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool) -> bytes:
         """The query for a checkpoint, or the newest of its namespace."""

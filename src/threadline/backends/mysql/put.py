@@ -39,23 +39,24 @@ class PutStatements:
         t, c = sql.t, sql.c
         of_witness = " AND ".join(map(sql.compared, ("w.namespace", "w.id", "w.created")))
         self._hold = {
-            exclusive: f"SELECT pool INTO {_POOL} FROM {sql.prefix}pools WHERE pool = ? {kind}"
+            exclusive: f"SELECT pool INTO {_POOL} FROM {sql.prefix}pools WHERE {sql.compared('pool')} {kind}"
             for exclusive, kind in LOCKS.items()
         }
-        self._hold_lease = f"SELECT max(left(value, ?)) INTO {_LEASE} FROM {sql.m} WHERE name = ?name {LOCKS[False]}"
+        v, named = sql.dialect.mark(), sql.compared("name")
+        self._hold_lease = f"SELECT max(left(value, {v})) INTO {_LEASE} FROM {sql.m} WHERE {named} {LOCKS[False]}"
         self._decide = (
-            f"SELECT max(t.pool), max(t.serial) INTO {_POOL}, {_THREAD} FROM {t} t WHERE t.thread_id = ?thread_id "
-            f"AND t.pool = ? AND t.epoch = ? AND t.status NOT IN ('archived', 'deleted')"
+            f"SELECT max(t.pool), max(t.serial) INTO {_POOL}, {_THREAD} FROM {t} t WHERE {sql.compared('t.thread_id')} "
+            f"AND t.pool = {v} AND t.epoch = {v} AND t.status NOT IN ('archived', 'deleted')"
         )
         # A thread that was begun anew may refuse what continues something of before.
-        self._is_after = " AND (t.deleted_before IS NULL OR t.deleted_before < ?)"
+        self._is_after = f" AND (t.deleted_before IS NULL OR t.deleted_before < {v})"
         self._has_witness = (
             f" AND EXISTS (SELECT 1 FROM {c} w WHERE w.pool = t.pool AND w.thread = t.serial AND {of_witness})"
         )
-        self._has_head = f" AND ({sql.newest_of('?namespace')}) <=> ?"
-        self._has_lease = f" AND {_LEASE} = ?"
+        self._has_head = f" AND ({sql.newest_of(sql.dialect.mark('namespace'))}) <=> {v}"
+        self._has_lease = f" AND {_LEASE} = {v}"
         self._own_pool = f"UPDATE {t} SET pool = serial WHERE serial = {_MADE}".encode()
-        self._touch = f"UPDATE {t} SET active = greatest(active, ?) WHERE serial = {_THREAD}"
+        self._touch = f"UPDATE {t} SET active = greatest(active, {v}) WHERE serial = {_THREAD}"
 
     def known(self, change: Change, epoch_base: int, *, touches: bool) -> list[bytes] | None:
         """A change of a thread that is known; None where the general way has to be taken."""

@@ -33,11 +33,12 @@ from ...ports.whole import Whole
 from ..layers.patience import unhurried
 from ..server import PerLoop
 from ..sql.reader import Work, ordered_writes
-from ..sql.statements import Statements, standard_upsert
+from ..sql.records import record_marks, standard_upsert
+from ..sql.statements import Statements
 from ..sql.writer import SqlBackend, Transaction
 from .binary import BytesArray
 from .put import PutStatements, replacing, split_writes, usual
-from .records import PostgresRecords
+from .records import PostgresRecords, record_key
 from .together import ManyStatements, Put, Together, apply_many
 from .vectors import PostgresVectors
 from .wire import Statement
@@ -85,27 +86,25 @@ class PostgresDialect:
         self._indexed = frozenset(indexed)
         self._may_index = may_index
 
-    def text(self, statement: str) -> str:
-        return statement.replace("?", "%s")
+    def mark(self, column: str = "") -> str:
+        return "%s"
 
     def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
-        marks = ", ".join("?" * len(columns.split(", ")))
+        marks = ", ".join(["%s"] * len(columns.split(", ")))
         # An insert that ignores names no key: a policy that adds a tenant to the keys need not change a statement.
         conflict = replacing(columns, key) if replace else "ON CONFLICT DO NOTHING"
         return f"INSERT INTO {table} ({columns}) VALUES ({marks}) {conflict}"
 
-    def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
-        # By the name of the primary key: a policy that adds a tenant to it need not change a statement.
-        made = standard_upsert(table, columns, key, kept=kept, raised=raised, rows=rows)
-        return made.replace(f"ON CONFLICT ({key})", f"ON CONFLICT ON CONSTRAINT {table.rpartition('.')[2]}_pkey", 1)
+    def upsert(self, table: str, rows: int = 1) -> str:
+        return standard_upsert(table, record_marks("%s", rows), record_key(table))
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         if key in self._indexed:
-            return f"({column} -> '{key}') = ?::jsonb", [json.dumps(value)]
-        return f"{column} @> ?::jsonb", [json.dumps({key: value})]
+            return f"({column} -> '{key}') = %s::jsonb", [json.dumps(value)]
+        return f"{column} @> %s::jsonb", [json.dumps({key: value})]
 
     def json_may_equal(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
-        return f"{_noted_at(column, key)} IN (?::jsonb, {_ABSENT})", [json.dumps(value)]
+        return f"{_noted_at(column, key)} IN (%s::jsonb, {_ABSENT})", [json.dumps(value)]
 
     def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
         if not self._may_index:
@@ -121,9 +120,9 @@ class PostgresDialect:
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         array = BytesArray(values) if values and isinstance(values[0], bytes) else list(values)
         if len(array) <= _FEW or not isinstance(array[0], str):
-            return f"{column} = ANY(?)", [array]
+            return f"{column} = ANY(%s)", [array]
         # Of a table without statistics the server would read a whole thread for each batch: bounds keep it from that.
-        return f"{column} = ANY(?) AND {column} BETWEEN ? AND ?", [array, min(array), max(array)]
+        return f"{column} = ANY(%s) AND {column} BETWEEN %s AND %s", [array, min(array), max(array)]
 
 
 class PostgresStatements(Statements):

@@ -26,7 +26,7 @@ from .binary import BytesArray, RealsArray, TextsArray, WholesArray
 from .schema import SERVER_BORN
 from .wire import Statement
 
-__all__ = ["PutStatements", "Usual", "replacing", "split_writes", "usual"]
+__all__ = ["PutStatements", "Usual", "given", "replacing", "split_writes", "usual"]
 
 _CHECKPOINT_TYPES = (
     "text", "text", "text", "bytea", "bigint", "bytea", "bigint", "bytea", "bigint", "text", "text", "float8",
@@ -197,25 +197,21 @@ class PutStatements:
     def _read(self, sql: Statements) -> None:
         """Statements that find a checkpoint, alone and with its writes below it: from one state of the database."""
         columns = CHECKPOINT_COLUMNS.split(", ")[1:]
-        found = (
-            f"SELECT t.pool, t.epoch, {', '.join('c.' + column for column in columns)} FROM {sql.t} t JOIN {sql.c} c "
-            f"ON c.pool = t.pool AND c.thread = t.serial WHERE t.thread_id = $1::text AND c.namespace = $2::text"
-        )
-        named, newest = f"{found} AND c.id = $3::text", f"{found} ORDER BY c.id DESC LIMIT 1"
+        found = f"t.pool, t.epoch, {', '.join('c.' + column for column in columns)}"
+        here = f"{sql.joined} t.thread_id = $1::text AND c.namespace = $2::text"
         written = ", ".join(f"w.{column}" if column else f"NULL::{kind}" for column, kind in _WRITE_IN_FOUND)
         below = (
             f"SELECT {written} FROM found f JOIN {sql.w} w ON w.pool = f.pool AND w.thread = f.thread "
             f"AND w.namespace = $2::text AND w.checkpoint_id = f.id"
         )
-        given = ", ".join(["pool", "epoch", *columns])
-        self.find = {False: Statement(named), True: Statement(newest)}
-        self.find_with_writes = {
-            is_newest: Statement(
-                f"WITH found AS MATERIALIZED ({one.replace('SELECT t.pool', 'SELECT t.serial AS thread, t.pool')}) "
-                f"SELECT {given} FROM found UNION ALL {below}"
+        self.find: dict[bool, Statement] = {}
+        self.find_with_writes: dict[bool, Statement] = {}
+        for is_newest, which in ((False, "AND c.id = $3::text"), (True, "ORDER BY c.id DESC LIMIT 1")):
+            self.find[is_newest] = Statement(f"SELECT {found} {here} {which}")
+            self.find_with_writes[is_newest] = Statement(
+                f"WITH found AS MATERIALIZED (SELECT t.serial AS thread, {found} {here} {which}) "
+                f"SELECT pool, epoch, {', '.join(columns)} FROM found UNION ALL {below}"
             )
-            for is_newest, one in ((False, named), (True, newest))
-        }
 
     def of(self, shape: _Shape) -> Statement:
         """The statement of a shape: it gives a row if the change was made, else none.
@@ -263,8 +259,8 @@ class PutStatements:
         into = f"INSERT INTO {self._sql.c} (pool, thread, {CHECKPOINT_COLUMNS}) SELECT live.pool, live.serial"
         if count == 1:
             return f"{into}, {', '.join(map(mark, _CHECKPOINT_TYPES))} FROM live {conflict}"
-        given = CHECKPOINT_COLUMNS.replace("searchable", "searchable::jsonb")
-        return f"{into}, {given} FROM {_rows(mark, count, CHECKPOINT_COLUMNS, _CHECKPOINT_ARRAYS)} {conflict}"
+        rows = _rows(mark, count, CHECKPOINT_COLUMNS, _CHECKPOINT_ARRAYS)
+        return f"{into}, {given(CHECKPOINT_COLUMNS)} FROM {rows} {conflict}"
 
     def _begun(self, shape: _Shape, mark: _Marks) -> str:
         """A thread that is made, unless there is one of that id."""
@@ -366,6 +362,11 @@ def split_writes(rows: list[Any], namespace: str) -> tuple[Any, list[Any]]:
         (namespace, found[2], row[2], row[9], row[3], row[10], row[4], row[5], row[6]) for row in rows if row[0] is None
     ]
     return found, writes
+
+
+def given(columns: str) -> str:
+    """Columns as an insert takes them from arrays, in which JSON is text."""
+    return ", ".join(f"{name}::jsonb" if name == "searchable" else name for name in columns.split(", "))
 
 
 def replacing(columns: str, key: str) -> str:

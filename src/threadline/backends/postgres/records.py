@@ -12,14 +12,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ...ports.records import PlainPuts, RecordChange
-from ..sql.records import RECORD_COLUMNS, SqlRecords
+from ..sql.records import RECORD_COLUMNS, SqlRecords, raising
 from .binary import BytesArray, RealsArray, TextsArray, WholesArray
+from .put import given
 from .wire import Question, Statement
 
 if TYPE_CHECKING:
     from .backend import PostgresDatabase
 
-__all__ = ["PostgresRecords"]
+__all__ = ["PostgresRecords", "record_key"]
 
 # How a column is sent, in the order of the table's columns: as one value, and as an array.
 _COLUMNS: list[tuple[str, type]] = [
@@ -59,23 +60,23 @@ class PostgresRecords(SqlRecords):
         return None
 
 
+def record_key(table: str) -> str:
+    """The primary key by its name: a policy that adds a tenant to it need not change a statement."""
+    return f"ON CONSTRAINT {table.rpartition('.')[2]}_pkey"
+
+
 class _Plain:
     """The statements of changes without a condition. Each takes first how long it may wait."""
 
     def __init__(self, table: str) -> None:
-        names = RECORD_COLUMNS.split(", ")
-        held = {"space", "path", "created", "version"}
-        raised = ", ".join(f"{name} = excluded.{name}" for name in names if name not in held)
-        # By the name of the primary key: a policy that adds a tenant to it need not change a statement.
-        key = f"{table.rpartition('.')[2]}_pkey"
-        conflict = f"ON CONFLICT ON CONSTRAINT {key} DO UPDATE SET {raised}, version = held.version + 1"
+        conflict = raising(record_key(table))
         insert = f"INSERT INTO {table} AS held ({RECORD_COLUMNS}) SELECT"
         values = ", ".join(f"${at}::{kind}" + "::jsonb" * (kind == "text") for at, (kind, _) in enumerate(_COLUMNS, 2))
         arrays = ", ".join(f"${at}::{kind}[]" for at, (kind, _) in enumerate(_COLUMNS, 2))
-        shown = RECORD_COLUMNS.replace("searchable", "searchable::jsonb")
         self._one = _writing(f"{insert} {values} FROM {_PATIENCE} {conflict}")
         self._many = _writing(
-            f"{insert} {shown} FROM {_PATIENCE} CROSS JOIN unnest({arrays}) AS new ({RECORD_COLUMNS}) {conflict}"
+            f"{insert} {given(RECORD_COLUMNS)} FROM {_PATIENCE} CROSS JOIN unnest({arrays}) AS new ({RECORD_COLUMNS}) "
+            f"{conflict}"
         )
         self._alike = _writing(
             f"{insert} $2::bigint, path, $3::bigint, value, searchable::jsonb, $4::float8, $4::float8, $5::float8, 1 "

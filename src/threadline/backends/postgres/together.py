@@ -25,7 +25,7 @@ from ...ports.rules import ACTIVITY_SECONDS, asked_at
 from ..sql.reader import Transaction
 from ..sql.statements import CHECKPOINT_COLUMNS, WRITE_COLUMNS, Statements
 from .binary import BytesArray, RealsArray, TextsArray, WholesArray
-from .put import Usual, replacing
+from .put import Usual, given, replacing
 
 __all__ = ["ManyStatements", "Put", "Together", "apply_many"]
 
@@ -169,8 +169,9 @@ def _unnested(types: Sequence[type[list[Any]]]) -> str:
 
 
 def _insert(table: str, columns: str, types: Sequence[type[list[Any]]], conflict: str) -> str:
-    given = columns.replace("searchable", "searchable::jsonb")
-    return f"INSERT INTO {table} ({columns}) SELECT {given} FROM {_unnested(types)} AS n ({columns}) {conflict}"
+    return (
+        f"INSERT INTO {table} ({columns}) SELECT {given(columns)} FROM {_unnested(types)} AS n ({columns}) {conflict}"
+    )
 
 
 async def apply_many(sql: ManyStatements, changes: Sequence[Change], tx: Transaction) -> list[Applied] | None:

@@ -23,7 +23,7 @@ from ...ports.rules import lease_key, write_order
 from ...ports.storage import Space
 from ...ports.whole import Outline, Whole
 from .search import page_statements
-from .statements import CONDITIONS, Statements
+from .statements import Statements
 
 __all__ = ["Database", "SqlReader", "Transaction", "Work", "found_row", "ordered_writes"]
 
@@ -124,17 +124,15 @@ class SqlReader:
         async def work(tx: Transaction) -> list[Found]:
             found: list[Found] = []
             for part in self._batches(thread_ids):
-                condition, bound = self.sql.dialect.among("t.thread_id", part)
-                statement = self.sql.dialect.text(self.sql.heads.replace(CONDITIONS, condition))
-                values = (*bound, *[namespace] * self.sql.namespaces_of_heads)
-                found += [found_row(row, tx.epoch_base) for row in await tx.rows(statement, values)]
+                rows = await tx.rows(*self.sql.heads(part, namespace))
+                found += [found_row(row, tx.epoch_base) for row in rows]
             return found
 
         return await self.database.read_once(work)
 
     async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
         async def work(tx: Transaction) -> list[Asking]:
-            rows = [ThreadRow(*row) for row in await tx.rows(*self.sql.asking(after, prefix, limit))]
+            rows = [ThreadRow(*row) for row in await tx.rows(*self.sql.threads(after, prefix, limit, asking=True))]
             writes: dict[int, list[Any]] = defaultdict(list)
             for part in self._batches([row.thread_id for row in rows]):
                 for *write, serial in await tx.rows(*self.sql.newest_writes_of(part)):

@@ -32,17 +32,22 @@ from .statements import Dialect
 __all__ = [
     "PlainWrites",
     "RECORD_COLUMNS",
+    "REPLACED",
     "RecordStatements",
     "SqlRecords",
     "bounds_of",
+    "raising",
     "record_columns",
+    "record_marks",
     "record_of_row",
+    "standard_upsert",
 ]
 
 _COLUMNS = "path, form, value, searchable, created, updated, expires, version"
 # In the order of the table, as a row binds them.
 RECORD_COLUMNS = f"space, {_COLUMNS}"
-_ALIVE = "(expires IS NULL OR expires > ?)"
+# What an upsert takes over from the new row.
+REPLACED = ("form", "value", "searchable", "updated", "expires")
 # Above every packed name: no segment begins with this byte.
 _END = b"\xff"
 # The lock of those who make indexes; no pool has this number.
@@ -69,55 +74,53 @@ class RecordStatements:
         self.indexed: set[str] = set()
         # Without the schema: an index is in that of its table.
         self.bare_prefix = prefix.rpartition(".")[2]
-        text = dialect.text
-        here = "space = ? AND path = ?"
-        columns, key = RECORD_COLUMNS, "space, path"
-        self.upsert = text(dialect.upsert(table, columns, key, kept="created", raised="version"))
-        self.upsert_together = text(
-            dialect.upsert(table, columns, key, kept="created", raised="version", rows=dialect.rows_together)
-        )
-        self.add = text(dialect.insert(table, RECORD_COLUMNS, "space, path", replace=False))
-        changed = "form = ?, value = ?, searchable = ?, updated = ?, expires = ?, version = version + 1"
-        self.swap = text(f"UPDATE {table} SET {changed} WHERE {here} AND version = ?")
-        self.drop = text(f"DELETE FROM {table} WHERE {here}")
-        self.drop_version = text(f"DELETE FROM {table} WHERE {here} AND version = ?")
-        self.touch = text(f"UPDATE {table} SET expires = ? WHERE {here}")
-        self.one = text(f"SELECT {_COLUMNS} FROM {table} WHERE {here}")
-        self.content = text(f"SELECT form, value, expires FROM {table} WHERE {here}")
+        v = dialect.mark()
+        here = f"space = {v} AND path = {v}"
+        alive = self._alive = f"(expires IS NULL OR expires > {v})"
+        self.upsert = dialect.upsert(table)
+        self.upsert_together = dialect.upsert(table, dialect.rows_together)
+        self.add = dialect.insert(table, RECORD_COLUMNS, "space, path", replace=False)
+        changed = ", ".join([*(f"{name} = {v}" for name in REPLACED), "version = version + 1"])
+        self.swap = f"UPDATE {table} SET {changed} WHERE {here} AND version = {v}"
+        self.drop = f"DELETE FROM {table} WHERE {here}"
+        self.drop_version = f"DELETE FROM {table} WHERE {here} AND version = {v}"
+        self.touch = f"UPDATE {table} SET expires = {v} WHERE {here}"
+        self.one = f"SELECT {_COLUMNS} FROM {table} WHERE {here}"
+        self.content = f"SELECT form, value, expires FROM {table} WHERE {here}"
         # The first name in a range, of records that live.
-        within = "space = ? AND path > ? AND path < ?"
-        self.first = text(f"SELECT path FROM {table} WHERE {within} AND {_ALIVE} ORDER BY path LIMIT 1")
-        self.count = text(f"SELECT count(*) FROM {table} WHERE {within} AND {_ALIVE}")
-        self.drop_within = text(f"DELETE FROM {table} WHERE {within}")
-        self.expired = text(
-            f"SELECT path, expires FROM {table} WHERE space = ? AND expires IS NOT NULL AND expires <= ? "
-            f"ORDER BY expires LIMIT ?"
+        within = f"space = {v} AND path > {v} AND path < {v}"
+        self.first = f"SELECT path FROM {table} WHERE {within} AND {alive} ORDER BY path LIMIT 1"
+        self.count = f"SELECT count(*) FROM {table} WHERE {within} AND {alive}"
+        self.drop_within = f"DELETE FROM {table} WHERE {within}"
+        self.expired = (
+            f"SELECT path, expires FROM {table} WHERE space = {v} AND expires IS NOT NULL AND expires <= {v} "
+            f"ORDER BY expires LIMIT {v}"
         )
-        self.rewrap = text(
-            f"UPDATE {table} SET form = ?, value = ? WHERE {here} AND version = ? AND form = ? AND value = ?"
+        self.rewrap = (
+            f"UPDATE {table} SET form = {v}, value = {v} WHERE {here} AND version = {v} AND form = {v} AND value = {v}"
         )
-        self.drop_expired = text(f"DELETE FROM {table} WHERE {here} AND expires IS NOT NULL AND expires <= ?")
+        self.drop_expired = f"DELETE FROM {table} WHERE {here} AND expires IS NOT NULL AND expires <= {v}"
 
     def named(self, space: int, names: Sequence[bytes]) -> tuple[str, list[Any]]:
         """The records of these names, and what the statement binds."""
         condition, bound = self.dialect.among("path", names)
-        return self.dialect.text(f"SELECT {_COLUMNS} FROM {self.table} WHERE space = ? AND {condition}"), [
-            space,
-            *bound,
-        ]
+        here = f"space = {self.dialect.mark()} AND {condition}"
+        return f"SELECT {_COLUMNS} FROM {self.table} WHERE {here}", [space, *bound]
 
     def scan(self, space: int, scan: Scan) -> tuple[str, list[Any]]:
         """A page of a scan, and what the statement binds."""
         low, high = bounds_of(scan.prefix)
         is_indexed = any(key in self.indexed for key, _ in scan.equals)
         # The number itself and no bound value: an index of items only is not used otherwise.
-        conditions = [f"{self.dialect.space_of_items if is_indexed else 'space'} = {space:d}", "path > ?", "path < ?"]
+        in_space = f"{self.dialect.space_of_items if is_indexed else 'space'} = {space:d}"
+        v = self.dialect.mark()
+        conditions = [in_space, f"path > {v}", f"path < {v}"]
         values: list[Any] = [low if scan.newest_first else max(low, scan.after), high]
         if scan.newest_first and scan.after_time is not None:
-            conditions.append("(updated < ? OR (updated = ? AND path > ?))")
+            conditions.append(f"(updated < {v} OR (updated = {v} AND path > {v}))")
             values += [scan.after_time, scan.after_time, scan.after]
         if scan.now is not None:
-            conditions.append(_ALIVE)
+            conditions.append(self._alive)
             values.append(scan.now)
         for key, value in scan.equals:
             condition, bound = self.dialect.json_may_equal("searchable", key, value)
@@ -125,8 +128,24 @@ class RecordStatements:
             values += bound
         where = " AND ".join(conditions)
         order = "updated DESC, path" if scan.newest_first else "path"
-        statement = f"SELECT {_COLUMNS} FROM {self.table} WHERE {where} ORDER BY {order} LIMIT ?"
-        return self.dialect.text(statement), [*values, scan.limit]
+        statement = f"SELECT {_COLUMNS} FROM {self.table} WHERE {where} ORDER BY {order} LIMIT {v}"
+        return statement, [*values, scan.limit]
+
+
+def standard_upsert(table: str, marks: str, target: str = "(space, path)") -> str:
+    """The upsert of SQLite and PostgreSQL, of the rows that the marks stand for."""
+    return f"INSERT INTO {table} AS held ({RECORD_COLUMNS}) VALUES {marks} {raising(target)}"
+
+
+def record_marks(mark: str, rows: int) -> str:
+    """The marks of so many rows."""
+    return ", ".join([f"({', '.join([mark] * len(RECORD_COLUMNS.split(', ')))})"] * rows)
+
+
+def raising(target: str) -> str:
+    """The end of such an upsert."""
+    changes = ", ".join(f"{name} = excluded.{name}" for name in REPLACED)
+    return f"ON CONFLICT {target} DO UPDATE SET {changes}, version = held.version + 1"
 
 
 class PlainWrites:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from ...base.drive import run_now
-from ..sql.statements import standard_upsert
+from ..sql.records import record_marks, standard_upsert
 from ..sql.writer import Transaction
 
 __all__ = ["COLUMN_TYPES", "SqliteDialect", "SqliteTransaction", "json_at", "page_counts", "plain_rows", "run_in"]
@@ -41,16 +41,16 @@ class SqliteDialect:
         self._indexed = frozenset(indexed)
         self._may_index = may_index
 
-    def text(self, statement: str) -> str:
-        return statement
+    def mark(self, column: str = "") -> str:
+        return "?"
 
     def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
         marks = ", ".join("?" * len(columns.split(",")))
         verb = "REPLACE" if replace else "IGNORE"
         return f"INSERT OR {verb} INTO {table} ({columns}) VALUES ({marks})"
 
-    def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
-        return standard_upsert(table, columns, key, kept=kept, raised=raised, rows=rows)
+    def upsert(self, table: str, rows: int = 1) -> str:
+        return standard_upsert(table, record_marks("?", rows))
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         if key in self._indexed:
