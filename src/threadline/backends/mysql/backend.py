@@ -10,7 +10,7 @@ run on one snapshot; a read of a single statement needs no transaction. A put is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,8 +22,9 @@ from ...errors import InvalidRequest, Unavailable
 from ...ports.checkpoints import Applied, Change, Found, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, own_words
 from ...ports.storage import Space
-from ..sql.reader import Work
-from ..sql.writer import SqlBackend, Transaction
+from ..sql.changes import Changes
+from ..sql.reader import Transaction, Work
+from ..sql.writer import SqlBackend
 from .binding import bound, bound_many, check_ids, with_text
 from .errors import is_in_step
 from .packed import PackedStatements, chunk_of, found_of
@@ -51,13 +52,13 @@ _ROW_BYTES = 80
 
 
 class MysqlBackend(SqlBackend):
-    """The common backend, with fewer round trips and rows for locks."""
+    """The common backend, with fewer round trips."""
 
     sql: MysqlStatements
     database: MysqlDatabase
 
     def __init__(self, database: MysqlDatabase, sql: MysqlStatements) -> None:
-        super().__init__(database, sql)
+        super().__init__(database, sql, MysqlChanges(sql))
         self._put = PutStatements(sql)
         self._packed = PackedStatements(sql)
         # When this process has last noted that a thread was used.
@@ -98,15 +99,10 @@ class MysqlBackend(SqlBackend):
 
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         found: list[Any] = []
-        for part in self._batches(digests):
+        for part in self.sql.batches(digests):
             rows, _ = await self.database.query(bound(*self.sql.chunks_in(self._packed.chunk, pool, part)))
             found += [packed for (packed,) in rows]
         return [chunk_of(packed) for packed in found] if None not in found else await super().chunks(pool, digests)
-
-    def _batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
-        # Nothing is prepared here, so that no statement has to be like another.
-        most = self.sql.dialect.most_values
-        return (values[at : at + most] for at in range(0, len(values), most))
 
     async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
         if own_words(before) != own_words(after):
@@ -115,7 +111,13 @@ class MysqlBackend(SqlBackend):
         now = await self.thread(before.thread_id)
         return now is not None and own_words(now) == own_words(before)
 
-    async def _held(self, thread_id: str, tx: Transaction, *, exclusive: bool) -> ThreadRow | None:
+
+class MysqlChanges(Changes):
+    """The general way, with rows for locks."""
+
+    sql: MysqlStatements
+
+    async def held(self, thread_id: str, tx: Transaction, *, exclusive: bool) -> ThreadRow | None:
         assert isinstance(tx, MysqlTransaction)
         for _ in range(_MOST_TURNS):
             pool, thread = await tx.held(thread_id, exclusive=exclusive)
@@ -125,8 +127,8 @@ class MysqlBackend(SqlBackend):
             f"thread {thread_id!r} was deleted and created again during {_MOST_TURNS} attempts to lock it; retry"
         )
 
-    async def _begin(self, change: Change, deleted: ThreadRow | None, tx: Transaction) -> ThreadRow | None:
-        made = await super()._begin(change, deleted, tx)
+    async def begin(self, change: Change, deleted: ThreadRow | None, tx: Transaction) -> ThreadRow | None:
+        made = await super().begin(change, deleted, tx)
         if made is not None and change.joins is None:
             await tx.run(self.sql.add_pool, (made.pool,))
         return made
@@ -249,9 +251,8 @@ class MysqlTransaction:
         for each in bound_many(statement, values, most_bytes=most):
             await self._add(each)
 
-    async def lock(self, pool: int, *, exclusive: bool) -> bool:
-        await self.rows(self._sql.hold[exclusive], (pool,))
-        return True
+    async def lock(self, pool: int) -> None:
+        await self.rows(self._sql.hold, (pool,))
 
     async def held(self, thread_id: str, *, exclusive: bool) -> tuple[int | None, ThreadRow | None]:
         """The pool that is held now, and the thread as it is thereafter, in one go."""

@@ -5,7 +5,7 @@
 One query decides. It puts pool and serial of the thread into variables of the session where thread, stamp, witnesses,
 head and lease are as the change expects, else NULL. All rows are inserted under these variables, and their columns take
 no NULL: a change that is refused fails at its first row. The server ends a packet at the first statement that fails, so
-COMMIT is not reached, and nothing is written. Why it was refused is found out by the general way (sql/writer.py).
+COMMIT is not reached, and nothing is written. Why it was refused is found out by the general way (sql/changes.py).
 A session that is not strict would take several rows with NULL: ours are strict (url.py), and given ones, which need not
 be, never send such a packet.
 

@@ -28,6 +28,7 @@ class MysqlDialect:
 
     name = "mysql"
     most_values = 512
+    padded_to: tuple[int, ...] = ()  # nothing is prepared here
     share_lock = f" {_SHARED}"
     rows_together = 1  # the driver joins rows by itself
     space_of_items = "space"
@@ -90,7 +91,7 @@ class MysqlStatements(Statements):
         self.add_pool = f"INSERT INTO {p} (pool) VALUES ({dialect.mark()})"
         one, of_thread = f"SELECT pool FROM {p} WHERE", f"(SELECT pool FROM {t} WHERE {self.compared('thread_id')})"
         # A pool's lock by its number, or by its thread. A subquery's rows are read and not locked.
-        self.hold = {exclusive: f"{one} {of_pool} {kind}" for exclusive, kind in LOCKS.items()}
+        self.hold = f"{one} {of_pool} {LOCKS[True]}"
         self.hold_of = {exclusive: f"{one} pool = {of_thread} {kind}" for exclusive, kind in LOCKS.items()}
         # The number of rows that these change is not asked for: they travel with a later statement.
         self.can_wait = frozenset((

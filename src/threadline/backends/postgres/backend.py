@@ -21,25 +21,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ThreadlineError
-from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Stale, Stamp, ThreadRow
+from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Stale, Stamp
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT
 from ...ports.storage import Space
-from ...ports.whole import Whole
 from ..layers.patience import unhurried
 from ..server import PerLoop
 from ..sql.reader import Work, ordered_writes
 from ..sql.records import record_marks, standard_upsert
 from ..sql.statements import Statements
-from ..sql.writer import SqlBackend, Transaction
+from ..sql.writer import SqlBackend
 from .binary import BytesArray
 from .put import PutStatements, replacing, split_writes, usual
 from .records import PostgresRecords, record_key
-from .together import ManyStatements, Put, Together, apply_many
+from .together import PostgresChanges, Put, Together
 from .vectors import PostgresVectors
 from .wire import Statement
 
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 __all__ = ["PostgresBackend", "PostgresDatabase", "PostgresDialect", "PostgresStatements", "PostgresTransaction"]
 
 T = TypeVar("T")
-_MOST_AMONG = 2000
 # So few values are looked for one by one, whatever the server knows of the table.
 _FEW = 8
 _WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -76,7 +74,8 @@ class PostgresDialect:
     """The common SQL, with psycopg's placeholders, upserts and arrays."""
 
     name = "postgresql"
-    most_values = _MOST_AMONG
+    most_values = 2000
+    padded_to: tuple[int, ...] = ()  # an array is one value, whatever its length
     share_lock = " FOR SHARE"
     rows_together = 25
     # Without statistics the primary key looks cheaper than any other index. As an expression, it is none of that key.
@@ -128,6 +127,8 @@ class PostgresDialect:
 class PostgresStatements(Statements):
     """The common statements, where a thread that joins no pool has one of its own by itself."""
 
+    before_wholes = _BY_INDEX
+
     def __init__(self, dialect: PostgresDialect, prefix: str) -> None:
         super().__init__(dialect, prefix)
         columns = "thread_id, joined, epoch, status, deleted_before, forked_from, created, active, tags"
@@ -157,16 +158,14 @@ class PostgresTransaction:
         if values:
             await self._send([(statement, one) for one in values])
 
-    async def lock(self, pool: int, *, exclusive: bool) -> bool:
-        if not exclusive:
-            return False  # a thread's own row is held by who reads it (`_held`)
+    async def lock(self, pool: int) -> None:
         known: set[Any] | None = None
         while True:
             held = set(await self.rows(self._pool_held_alone, (pool,)))
             # A fork that joined while this waited is found by the next look. When one finds none, nobody can join any
             # more: who forks holds the row of a living thread of the pool.
             if known is not None and held <= known:
-                return True
+                return
             known = held
 
     async def _send(self, steps: Sequence[Step]) -> list[Result]:
@@ -271,9 +270,8 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         *,
         is_of_loop: bool,
     ) -> None:
-        super().__init__(database, statements)
+        super().__init__(database, statements, PostgresChanges(statements, put, identity))
         self._put = put
-        self._many = ManyStatements(statements)
         self._identity = identity
         self._together = PerLoop(lambda: Together(self.put_all)) if is_of_loop else None
         # When threads were last said to be in use: for as long as that is recent, a put need not look.
@@ -350,47 +348,6 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         self._active[change.thread_id] = active if change.now - active <= ACTIVITY_SECONDS else change.now
         return change.stamp or (pool, epoch + (generation << GENERATION_SHIFT))
 
-    async def _apply_all(self, changes: Sequence[Change], tx: Transaction) -> list[Applied | Stale]:
-        if any(change.stamp is not None for change in changes):
-            await self._note_server(tx)
-        if len(changes) > 1:
-            named = {change.thread_id for change in changes} | {change.joins for change in changes if change.joins}
-            alone = any(_is_alone(change) for change in changes)
-            await tx.rows(self._put.all_held_alone if alone else self._put.all_held, (sorted(named),))
-            made = await apply_many(self._many, changes, tx)
-            if made is not None:
-                return list(made)
-        return await super()._apply_all(changes, tx)
-
-    async def _note_server(self, tx: Transaction) -> None:
-        """Begin a new generation where the server is another than the one that was known."""
-        [(born,)] = await tx.rows(self._put.server_born)
-        begun = self._identity.saw(born)
-        if begun is not None:
-            tx.epoch_base = begun << GENERATION_SHIFT
-
-    async def _held(self, thread_id: str, tx: Transaction, *, exclusive: bool) -> ThreadRow | None:
-        held = self._put.held_alone if exclusive else self._put.held
-        while True:
-            rows = await tx.rows(held, (thread_id,))
-            # What is left of a deleted thread is not held: nothing is written to it.
-            thread = ThreadRow(*rows[0]) if rows else await self._thread(thread_id, tx)
-            if rows or thread is None or thread.status == "deleted":
-                return thread
-
-    async def _held_with_pool(self, thread_id: str, tx: Transaction) -> ThreadRow | None:
-        thread = await self._thread(thread_id, tx)
-        if thread is not None and thread.status != "deleted":
-            await tx.lock(thread.pool, exclusive=True)
-            # It may have been deleted, and begun anew in another pool.
-            again = await self._thread(thread_id, tx)
-            return again if again is None or again.pool == thread.pool else await self._held_with_pool(thread_id, tx)
-        return thread
-
-    async def _wholes(self, thread_ids: Sequence[str], tx: Transaction) -> list[Whole]:
-        await tx.rows(_BY_INDEX)
-        return await super()._wholes(thread_ids, tx)
-
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
@@ -406,16 +363,6 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
 
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         found: list[tuple[bytes, bytes, int, bytes]] = []
-        for part in self._batches(digests):
+        for part in self.sql.batches(digests):
             found += (await self.database.ask(self._put.chunks, (pool, BytesArray(part))))[0]
         return found
-
-    def _batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
-        # An array is one value, whatever its length: nothing to pad.
-        for start in range(0, len(values), _MOST_AMONG):
-            yield values[start : start + _MOST_AMONG]
-
-
-def _is_alone(change: Change) -> bool:
-    """Whether the writer must be alone with its thread: who expects a head, or to be the first, must see the others."""
-    return change.head is not None or bool(change.firsts)

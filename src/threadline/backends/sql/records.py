@@ -201,7 +201,7 @@ class SqlRecords(WithoutVectors):
     """Named records in one table of a database."""
 
     def __init__(self, database: Database, statements: RecordStatements) -> None:
-        self._database = database
+        self.database = database
         self._sql = statements
 
     async def read_records(self, space: RecordSpace, names: Sequence[bytes]) -> list[Record | None]:
@@ -217,11 +217,11 @@ class SqlRecords(WithoutVectors):
                     found[record.name] = record
             return [found.get(name) for name in names]
 
-        return await (self._database.read_once(work) if len(names) == 1 else self._database.read(work))
+        return await (self.database.read_once(work) if len(names) == 1 else self.database.read(work))
 
     async def write_records(self, changes: Sequence[RecordChange]) -> int | None:
         if type(changes) is PlainPuts or all(change.if_version is None for change in changes):
-            await self._database.write(self._plain_writes(changes))
+            await self.database.write(self._plain_writes(changes))
             return None
 
         async def work(tx: Transaction) -> None:
@@ -230,7 +230,7 @@ class SqlRecords(WithoutVectors):
                     raise _Refused(position)
 
         try:
-            await self._database.write(work)
+            await self.database.write(work)
         except _Refused as refused:
             return refused.position
         return None
@@ -264,10 +264,10 @@ class SqlRecords(WithoutVectors):
 
     async def touch_records(self, space: RecordSpace, names: Sequence[bytes], expires: float | None) -> None:
         values = [(expires, int(space), name) for name in sorted(names)]
-        await self._database.write(lambda tx: tx.many(self._sql.touch, values))
+        await self.database.write(lambda tx: tx.many(self._sql.touch, values))
 
     async def scan_records(self, space: RecordSpace, scan: Scan) -> list[Record]:
-        rows = await self._database.read_once(lambda tx: tx.rows(*self._sql.scan(int(space), scan)))
+        rows = await self.database.read_once(lambda tx: tx.rows(*self._sql.scan(int(space), scan)))
         return [record_of_row(row) for row in rows]
 
     async def record_prefixes(
@@ -287,15 +287,15 @@ class SqlRecords(WithoutVectors):
                     groups.append(group)
             return groups
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def count_records(self, space: RecordSpace, prefix: bytes, now: float | None = None) -> int:
         values = (int(space), *bounds_of(prefix), now if now is not None else -1.0)
-        [(count,)] = await self._database.read_once(lambda tx: tx.rows(self._sql.count, values))
+        [(count,)] = await self.database.read_once(lambda tx: tx.rows(self._sql.count, values))
         return int(count)
 
     async def drop_records(self, space: RecordSpace, prefix: bytes) -> int:
-        return await self._database.write(lambda tx: tx.run(self._sql.drop_within, (int(space), *bounds_of(prefix))))
+        return await self.database.write(lambda tx: tx.run(self._sql.drop_within, (int(space), *bounds_of(prefix))))
 
     async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[Expired]:
         async def work(tx: Transaction) -> list[Expired]:
@@ -303,14 +303,14 @@ class SqlRecords(WithoutVectors):
             expired = sorted(Expired(bytes(path), expires) for path, expires in rows)
             return [one for one in expired if await tx.run(self._sql.drop_expired, (int(space), one.name, now))]
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def rewrap_records(self, space: RecordSpace, pairs: Sequence[tuple[Record, Record]]) -> None:
         values = [
             (new.form, new.value, int(space), old.name, old.version, old.form, old.value)
             for old, new in sorted(pairs, key=lambda pair: pair[0].name)
         ]
-        await self._database.write(lambda tx: tx.many(self._sql.rewrap, values))
+        await self.database.write(lambda tx: tx.many(self._sql.rewrap, values))
 
     async def index_records(self, keys: Sequence[str]) -> None:
         missing: list[str] = []
@@ -321,17 +321,17 @@ class SqlRecords(WithoutVectors):
             if index is not None:
                 there, made = index
                 found.append(key)
-                if not await self._database.read_once(lambda tx, there=there: tx.rows(there)):  # type: ignore[misc]
+                if not await self.database.read_once(lambda tx, there=there: tx.rows(there)):  # type: ignore[misc]
                     missing.append(made)
 
         async def work(tx: Transaction) -> None:
             # One process at a time: the second finds the index there.
-            await tx.lock(_INDEXING, exclusive=True)
+            await tx.lock(_INDEXING)
             for statement in missing:
                 await tx.run(statement)
 
         if missing:
-            await self._database.write(work)
+            await self.database.write(work)
         self._sql.indexed.update(found)
 
 

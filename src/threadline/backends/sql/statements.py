@@ -12,15 +12,18 @@ without it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 from ...base.hashing import blake2b
 from ...errors import InvalidRequest
+from ...ports.checkpoints import CheckpointKeys
 from ...ports.rules import HIDDEN, is_hidden
 
 __all__ = ["Dialect", "Statements", "check_prefix", "index_name", "indexed_keys"]
 
+T = TypeVar("T")
 
 CHECKPOINT_COLUMNS = (
     "namespace, id, parent, links, form, document, metadata_form, metadata, step, source, run_id, created, searchable"
@@ -37,6 +40,8 @@ class Dialect(Protocol):
     name: str
     # How many values one statement may bind.
     most_values: int
+    # Lists of values are padded to one of these lengths, so that statements stay prepared; empty where none need be.
+    padded_to: tuple[int, ...]
     # What a query ends with so that the rows it found stay as they are until the transaction ends.
     share_lock: str
     # How a statement names the column `space` so that an index of items is used and not the order of names.
@@ -78,6 +83,9 @@ def check_prefix(prefix: str) -> str:
 
 class Statements:
     """The statements of one store, ready for its driver."""
+
+    # What a transaction that reads whole threads runs first.
+    before_wholes = ""
 
     def __init__(self, dialect: Dialect, prefix: str) -> None:
         self.dialect = dialect
@@ -231,6 +239,25 @@ class Statements:
             f"SELECT form, {other}, count(*) FROM {table} GROUP BY form, {other}"
             for table, other in ((c, "metadata_form"), (w, "form"), (k, "form"), (f"{prefix}records", "form"))
         ]
+
+    def batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Values in parts that one statement takes; the last value is repeated where that has to be padded."""
+        most, sizes = self.dialect.most_values, self.dialect.padded_to
+        for start in range(0, len(values), most):
+            part = values[start : start + most]
+            if sizes:
+                size = next((size for size in sizes if len(part) <= size), most)
+                part = [*part, *[part[-1]] * (size - len(part))]
+            yield part
+
+    def parts(self, keys: CheckpointKeys) -> Iterator[tuple[str, Sequence[str]]]:
+        """Checkpoints by namespace, in parts that one statement takes."""
+        ids: dict[str, list[str]] = defaultdict(list)
+        for namespace, checkpoint_id in keys:
+            ids[namespace].append(checkpoint_id)
+        for namespace, inside in ids.items():
+            for part in self.batches(inside):
+                yield namespace, part
 
     def heads(self, thread_ids: Sequence[str], namespace: str) -> tuple[str, list[Any]]:
         """The newest checkpoints of these threads in a namespace, and what the statement binds."""
