@@ -22,7 +22,7 @@ from ...errors import InvalidRequest, Unavailable
 from ...ports.checkpoints import Applied, Change, Found, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, own_words
 from ...ports.storage import Space
-from ..sql.changes import Changes
+from ..sql.changes import Changes, LastNoted
 from ..sql.reader import Transaction, Work
 from ..sql.writer import SqlBackend
 from .binding import bound, bound_many, check_ids, with_text
@@ -43,8 +43,6 @@ _WRITING = (b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", b"START TRANSACTI
 _SNAPSHOT = (b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", b"START TRANSACTION READ ONLY")
 # Rows of one insert stay below this, whatever a packet may hold.
 _MOST_INSERT_BYTES = 4 * 1024 * 1024
-# Of how many threads it is remembered when they were noted as used.
-_MOST_TOUCHED = 100_000
 # A writer that loses this often against others who begin and delete the same thread gives up for now.
 _MOST_TURNS = 50
 # What InnoDB adds to a row: its header, the key, and where long columns lie.
@@ -61,8 +59,7 @@ class MysqlBackend(SqlBackend):
         super().__init__(database, sql, MysqlChanges(sql))
         self._put = PutStatements(sql)
         self._packed = PackedStatements(sql)
-        # When this process has last noted that a thread was used.
-        self._touched: dict[str, float] = {}
+        self._noted = LastNoted()
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         for change in changes:
@@ -75,7 +72,7 @@ class MysqlBackend(SqlBackend):
 
     async def _apply_at_once(self, change: Change, wire: Wire) -> Stamp | None:
         """Make a change by one packet; returns where it is in, None where the general way has to be taken."""
-        touches = change.now - self._touched.get(change.thread_id, 0.0) > ACTIVITY_SECONDS
+        touches = change.now - self._noted[change.thread_id] > ACTIVITY_SECONDS
         epoch_base = wire.generation << GENERATION_SHIFT
         is_known = change.stamp is not None
         made = self._put.known(change, epoch_base, touches=touches) if is_known else self._put.new(change)
@@ -83,9 +80,7 @@ class MysqlBackend(SqlBackend):
         if serial is None:
             return None
         if touches:
-            if len(self._touched) >= _MOST_TOUCHED:
-                self._touched.clear()
-            self._touched[change.thread_id] = change.now
+            self._noted[change.thread_id] = change.now
         return change.stamp or (serial, epoch_base)
 
     async def find(

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ports.checkpoints import Change
-from ...ports.rules import GENERATION_SHIFT, asked_at, lease_key
+from ...ports.rules import GENERATION_SHIFT, asked_at, lease_key, split_writes
 from .binding import Expression, bound, bound_many
 from .statements import LOCKS, MysqlStatements
 
@@ -106,14 +106,13 @@ class PutStatements:
         sql = self._sql
         made: list[bytes] = []
         for statement, chunks in ((sql.add_chunk, change.chunks), (sql.move_chunk, change.moved)):
-            if chunks:
-                made += _inserts(statement, [(pool, *chunk) for chunk in sorted(chunks)])
+            made += _inserts(statement, [(pool, *chunk) for chunk in sorted(chunks)])
         for row in change.checkpoints:
             made.append(bound(sql.put_checkpoint, (pool, thread, *row)))
         if change.writes:
-            for statement, replaces in ((sql.add_write, False), (sql.replace_write, True)):
-                rows = [(pool, thread, *write[:-1]) for write in change.writes if write.replaces is replaces]
-                made += _inserts(statement, rows) if rows else []
+            writes = split_writes(change.writes, pool, thread)
+            for statement, rows in zip((sql.add_write, sql.replace_write), writes, strict=True):
+                made += _inserts(statement, rows)
             asked = asked_at(change)
             if asked is not None:
                 made.append(bound(sql.ask, (asked, change.thread_id, asked)))

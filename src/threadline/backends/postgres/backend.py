@@ -20,7 +20,6 @@ therefore has a stale stamp if a connection was lost meanwhile, or if the server
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,12 +30,13 @@ from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT
 from ...ports.storage import Space
 from ..layers.patience import unhurried
 from ..server import PerLoop
+from ..sql.changes import LastNoted
 from ..sql.reader import Work, ordered_writes
 from ..sql.records import record_marks, standard_upsert
 from ..sql.statements import Statements
 from ..sql.writer import SqlBackend
 from .binary import BytesArray
-from .put import PutStatements, replacing, split_writes, usual
+from .put import PutStatements, replacing, split_found, usual
 from .records import PostgresRecords, record_key
 from .together import PostgresChanges, Put, Together
 from .vectors import PostgresVectors
@@ -54,8 +54,6 @@ T = TypeVar("T")
 _FEW = 8
 _WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# Of so many threads it is remembered when they were said to be in use.
-_MOST_ACTIVE = 10_000
 
 # For one transaction. A store that is being filled has no statistics, and a plan that was made for its first rows, and
 # kept since, reads whole tables when they have grown.
@@ -274,8 +272,7 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         self._put = put
         self._identity = identity
         self._together = PerLoop(lambda: Together(self.put_all)) if is_of_loop else None
-        # When threads were last said to be in use: for as long as that is recent, a put need not look.
-        self._active: dict[str, float] = {}
+        self._noted = LastNoted()
 
     def forget_waiting(self) -> None:
         """In a forked child: what waits is the parent's."""
@@ -291,7 +288,7 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
 
     async def _apply_at_once(self, change: Change) -> Applied | None:
         """Make a change by one statement; None if it is not of the usual kind, or its thread is not as expected."""
-        is_idle = change.now - self._active.get(change.thread_id, -math.inf) > ACTIVITY_SECONDS
+        is_idle = change.now - self._noted[change.thread_id] > ACTIVITY_SECONDS
         made = usual(change, self._identity.server or 0.0, may_touch=is_idle)
         if made is None:
             return None
@@ -343,9 +340,7 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         if not rows or not rows[0]:
             return change.stamp if rows else None
         [(pool, epoch, active)] = rows
-        if len(self._active) >= _MOST_ACTIVE:
-            self._active.clear()
-        self._active[change.thread_id] = active if change.now - active <= ACTIVITY_SECONDS else change.now
+        self._noted[change.thread_id] = active if change.now - active <= ACTIVITY_SECONDS else change.now
         return change.stamp or (pool, epoch + (generation << GENERATION_SHIFT))
 
     async def find(
@@ -357,7 +352,7 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         rows, epoch_base = await self.database.ask(statements[checkpoint_id is None], place)
         if not rows:
             return None
-        found, writes = split_writes(rows, namespace)
+        found, writes = split_found(rows, namespace)
         row = CheckpointRow(namespace, *found[2:])
         return Found(thread_id, found[0], found[1] + epoch_base, row, ordered_writes(writes) if writes else [])
 

@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...ports.checkpoints import Change, CheckpointRow
-from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, lease_key
+from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, lease_key, split_writes
 from ..sql.statements import CHECKPOINT_COLUMNS, THREAD_COLUMNS, WRITE_COLUMNS, Statements
 from .binary import BytesArray, RealsArray, TextsArray, WholesArray
 from .schema import SERVER_BORN
 from .wire import Statement
 
-__all__ = ["PutStatements", "Usual", "given", "replacing", "split_writes", "usual"]
+__all__ = ["PutStatements", "Usual", "given", "replacing", "split_found", "usual"]
 
 _CHECKPOINT_TYPES = (
     "text", "text", "text", "bytea", "bigint", "bytea", "bigint", "bytea", "bigint", "text", "text", "float8",
@@ -126,9 +126,10 @@ def usual(change: Change, server_born: float, *, may_touch: bool) -> Usual | Non
     checkpoints = _put(values, change.checkpoints)
     adds = replaces = 0
     if change.writes:
-        adds = _added(values, sorted([write[:-1] for write in change.writes if not write.replaces]), _WRITE_TYPES)
+        added, replaced = split_writes(change.writes)
+        adds = _added(values, sorted(added), _WRITE_TYPES)
         # Of two under one key the later counts; one statement cannot replace a row twice.
-        last = {write[:4]: write[:-1] for write in change.writes if write.replaces}
+        last = {row[:4]: row for row in replaced}
         replaces = _added(values, sorted(last.values()), _WRITE_TYPES) if last else 0
     shape = _Shape(
         begins, stamp is not None, len(change.witnesses), change.lease is not None, is_headed, noting,
@@ -352,7 +353,7 @@ def _rows(mark: _Marks, count: int, columns: str, types: Sequence[str]) -> str:
     return f"live, (VALUES {rows}) AS n ({columns})"
 
 
-def split_writes(rows: list[Any], namespace: str) -> tuple[Any, list[Any]]:
+def split_found(rows: list[Any], namespace: str) -> tuple[Any, list[Any]]:
     """A checkpoint's row, and its writes, from what a query `find_with_writes` found."""
     if len(rows) == 1:
         return rows[0], []

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import Unavailable
 from ...ports.checkpoints import Applied, Change, Stale, Stamp, ThreadRow
-from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at
+from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, split_writes
 from ..sql.changes import Changes, is_exclusive
 from ..sql.reader import Transaction, read_thread
 from ..sql.statements import CHECKPOINT_COLUMNS, WRITE_COLUMNS, Statements
@@ -241,12 +241,9 @@ async def _apply_many(sql: _ManyStatements, changes: Sequence[Change], tx: Trans
         chunks += [(pool, *row) for row in change.chunks]
         # Of two under one key the later counts; one statement cannot replace a row twice.
         checkpoints.update({(pool, serial, row.namespace, row.id): (pool, serial, *row) for row in change.checkpoints})
-        for write in change.writes:
-            row = (pool, serial, *write[:-1])
-            if write.replaces:
-                replaces[row[:6]] = row
-            else:
-                adds.append(row)
+        added, replaced = split_writes(change.writes, pool, serial)
+        adds += added
+        replaces.update({row[:6]: row for row in replaced})
     await _send(sql.add_chunks, sorted(chunks), _CHUNK, tx)
     await _send(sql.put_checkpoints, [row for _, row in sorted(checkpoints.items())], _CHECKPOINT, tx)
     await _send(sql.add_writes, sorted(adds), _WRITE, tx)

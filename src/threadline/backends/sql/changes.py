@@ -5,10 +5,11 @@ The order is that of all writers: the thread, its pool held, chunks, checkpoints
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ...errors import Conflict, NotFound
-from ...ports.checkpoints import Applied, Change, Stale, ThreadRow, WriteRow
+from ...ports.checkpoints import Applied, Change, Stale, ThreadRow
 from ...ports.rules import (
     ACTIVITY_SECONDS,
     asked_at,
@@ -19,14 +20,17 @@ from ...ports.rules import (
     refuse_if_head_moved,
     refuse_if_lease_lost,
     refuse_if_not_first,
+    split_writes,
 )
 from .reader import Transaction, read_thread
 from .statements import Statements
 
-__all__ = ["Changes", "Refused", "is_exclusive"]
+__all__ = ["Changes", "LastNoted", "Refused", "is_exclusive"]
 
 # A thread can be begun by another writer, and deleted again, between two looks at it; not forever.
 _MOST_BEGINNINGS = 16
+# Of how many threads it is remembered when they were noted as used.
+_MOST_NOTED = 100_000
 
 
 class Changes:
@@ -53,8 +57,10 @@ class Changes:
             await tx.many(sql.move_chunk, [(thread.pool, *chunk) for chunk in sorted(change.moved)])
         for checkpoint in change.checkpoints:
             await tx.run(sql.put_checkpoint, (*place, *checkpoint))
-        if change.writes or change.firsts:
-            await self._write_writes(place, [*change.writes, *change.firsts], tx)
+        writes = split_writes([*change.writes, *change.firsts], *place)
+        for statement, rows in zip((sql.add_write, sql.replace_write), writes, strict=True):
+            if rows:
+                await tx.many(statement, rows)
         return Applied(stamp)
 
     async def begin(self, change: Change, deleted: ThreadRow | None, tx: Transaction) -> ThreadRow | None:
@@ -136,11 +142,17 @@ class Changes:
             rows = await tx.rows(self.sql.write_data, (*place, *key))
             refuse_if_not_first(write, bytes(rows[0][0]) if rows else None)
 
-    async def _write_writes(self, place: tuple[int, int], writes: Sequence[WriteRow], tx: Transaction) -> None:
-        for replaces, statement in ((False, self.sql.add_write), (True, self.sql.replace_write)):
-            rows = [(*place, *write[:-1]) for write in writes if write.replaces is replaces]
-            if rows:
-                await tx.many(statement, rows)
+
+class LastNoted(dict[str, float]):
+    """When threads were last noted as used, as far as this process knows: until that is long ago, no put looks."""
+
+    def __missing__(self, thread_id: str) -> float:
+        return -math.inf
+
+    def __setitem__(self, thread_id: str, time: float) -> None:
+        if len(self) >= _MOST_NOTED:
+            self.clear()
+        super().__setitem__(thread_id, time)
 
 
 class Refused(Exception):
