@@ -26,7 +26,6 @@ LOCKS = {False: _SHARED, True: "FOR UPDATE"}
 class MysqlDialect:
     """The common SQL with keyed columns; upserts, JSON and placeholders in MySQL's way."""
 
-    name = "mysql"
     most_values = 512
     padded_to: tuple[int, ...] = ()  # nothing is prepared here
     share_lock = f" {_SHARED}"

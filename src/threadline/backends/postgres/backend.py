@@ -71,7 +71,6 @@ def _noted_at(column: str, key: str) -> str:
 class PostgresDialect:
     """The common SQL, with psycopg's placeholders, upserts and arrays."""
 
-    name = "postgresql"
     most_values = 2000
     padded_to: tuple[int, ...] = ()  # an array is one value, whatever its length
     share_lock = " FOR SHARE"

@@ -19,28 +19,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...ports.checkpoints import Change, CheckpointRow
+from ...ports.checkpoints import Change
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, lease_key, split_writes
 from ..sql.statements import CHECKPOINT_COLUMNS, THREAD_COLUMNS, WRITE_COLUMNS, Statements
-from .binary import BytesArray, RealsArray, TextsArray, WholesArray
+from .binary import arrays
 from .schema import SERVER_BORN
 from .wire import Statement
 
-__all__ = ["PutStatements", "Usual", "given", "replacing", "split_found", "usual"]
+__all__ = [
+    "CHECKPOINT_TYPES", "CHUNK_TYPES", "PutStatements", "Usual", "WRITE_TYPES", "given", "latest", "replacing",
+    "split_found", "usual",
+]  # fmt: skip
 
-_CHECKPOINT_TYPES = (
-    "text", "text", "text", "bytea", "bigint", "bytea", "bigint", "bytea", "bigint", "text", "text", "float8",
-    # Its own binary form begins with a number of a version.
-    "text::jsonb",
+# JSON, the last column, is text until the statement casts it: its own binary form begins with a number of a version.
+CHECKPOINT_TYPES = (
+    "text", "text", "text", "bytea", "bigint", "bytea", "bigint", "bytea", "bigint", "text", "text", "float8", "text"
 )  # fmt: skip
-_WRITE_TYPES = ("text", "text", "text", "bigint", "text", "text", "bytea", "bigint", "bytea")
+WRITE_TYPES = ("text", "text", "text", "bigint", "text", "text", "bytea", "bigint", "bytea")
 _CHUNK_COLUMNS = "digest, links, form, data"
-_CHUNK_TYPES = ("bytea", "bytea", "bigint", "bytea")
-_ARRAYS: dict[str, type[list[Any]]] = {
-    "text": TextsArray, "bigint": WholesArray, "bytea": BytesArray, "float8": RealsArray
-}  # fmt: skip
-# In an array, JSON is text until the statement casts it.
-_CHECKPOINT_ARRAYS = tuple(kind.partition("::")[0] for kind in _CHECKPOINT_TYPES)
+CHUNK_TYPES = ("bytea", "bytea", "bigint", "bytea")
 # Where a write's columns stand in the row of a checkpoint; the rest is empty.
 _WRITE_IN_FOUND = (
     ("", "bigint"), ("", "bigint"), ("task_id", "text"), ("task_path", "text"), ("links", "bytea"), ("form", "integer"),
@@ -121,16 +118,15 @@ def usual(change: Change, server_born: float, *, may_touch: bool) -> Usual | Non
         values += (change.now, settles if settles is not None else asked)
     elif noting:
         values.append(change.now)
-    chunks = _added(values, sorted(change.chunks), _CHUNK_TYPES) if change.chunks else 0
-    moved = _added(values, sorted(change.moved), _CHUNK_TYPES) if change.moved else 0
-    checkpoints = _put(values, change.checkpoints)
+    chunks = _added(values, sorted(change.chunks), CHUNK_TYPES) if change.chunks else 0
+    moved = _added(values, sorted(change.moved), CHUNK_TYPES) if change.moved else 0
+    rows = change.checkpoints
+    checkpoints = _added(values, latest(rows, 2) if len(rows) > 1 else rows, CHECKPOINT_TYPES, 1)
     adds = replaces = 0
     if change.writes:
         added, replaced = split_writes(change.writes)
-        adds = _added(values, sorted(added), _WRITE_TYPES)
-        # Of two under one key the later counts; one statement cannot replace a row twice.
-        last = {row[:4]: row for row in replaced}
-        replaces = _added(values, sorted(last.values()), _WRITE_TYPES) if last else 0
+        adds = _added(values, sorted(added), WRITE_TYPES)
+        replaces = _added(values, latest(replaced, 4), WRITE_TYPES) if replaced else 0
     shape = _Shape(
         begins, stamp is not None, len(change.witnesses), change.lease is not None, is_headed, noting,
         chunks, moved, checkpoints, adds, replaces,
@@ -146,26 +142,19 @@ def _head_of(change: Change) -> tuple[str, str | None, str | None]:
     return namespace, expected, own
 
 
-def _put(values: list[Any], rows: Sequence[CheckpointRow]) -> int:
-    """Add the values of checkpoints: of one as they are, of more as arrays. Returns how many the statement takes."""
-    if len(rows) <= 1:
-        for row in rows:
-            values += row
-        return len(rows)
-    # Of two under one key the later counts; one statement cannot replace a row twice.
-    last = sorted({row.key: row for row in rows}.values(), key=lambda row: row.key)
-    values += [_ARRAYS[kind](column) for kind, column in zip(_CHECKPOINT_ARRAYS, zip(*last, strict=True), strict=True)]
-    return _MOST_SINGLE + 1
-
-
-def _added(values: list[Any], rows: Sequence[Sequence[Any]], types: Sequence[str]) -> int:
+def _added(values: list[Any], rows: Sequence[Sequence[Any]], types: Sequence[str], most: int = _MOST_SINGLE) -> int:
     """Add the values of rows; returns how many rows the statement takes, where all numbers above a few are alike."""
-    if len(rows) <= _MOST_SINGLE:
+    if len(rows) <= most:
         for row in rows:
             values += row
         return len(rows)
-    values += [_ARRAYS[kind](column) for kind, column in zip(types, zip(*rows, strict=True), strict=True)]
+    values += arrays(types, rows)
     return _MOST_SINGLE + 1
+
+
+def latest(rows: Sequence[Any], key_columns: int) -> list[Any]:
+    """Rows by their keys; of two under one key the later counts, as one statement cannot replace a row twice."""
+    return sorted({row[:key_columns]: row for row in rows}.values())
 
 
 class PutStatements:
@@ -234,7 +223,7 @@ class PutStatements:
             (shape.chunks, "ON CONFLICT DO NOTHING"), (shape.moved, replacing(_CHUNK_COLUMNS, "pool, digest"))
         ):  # fmt: skip
             if count:
-                rows = _rows(mark, count, _CHUNK_COLUMNS, _CHUNK_TYPES)
+                rows = _rows(mark, count, _CHUNK_COLUMNS, CHUNK_TYPES)
                 parts.append(
                     f"INSERT INTO {sql.k} (pool, {_CHUNK_COLUMNS}) SELECT live.pool, n.* FROM {rows} {conflict}"
                 )
@@ -245,7 +234,7 @@ class PutStatements:
             (shape.adds, "ON CONFLICT DO NOTHING"), (shape.replaces, replacing(WRITE_COLUMNS, key))
         ):  # fmt: skip
             if count:
-                rows = _rows(mark, count, WRITE_COLUMNS, _WRITE_TYPES)
+                rows = _rows(mark, count, WRITE_COLUMNS, WRITE_TYPES)
                 parts.append(
                     f"INSERT INTO {sql.w} (pool, thread, {WRITE_COLUMNS}) SELECT live.pool, live.serial, n.* "
                     f"FROM {rows} {conflict}"
@@ -259,8 +248,8 @@ class PutStatements:
         conflict = replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
         into = f"INSERT INTO {self._sql.c} (pool, thread, {CHECKPOINT_COLUMNS}) SELECT live.pool, live.serial"
         if count == 1:
-            return f"{into}, {', '.join(map(mark, _CHECKPOINT_TYPES))} FROM live {conflict}"
-        rows = _rows(mark, count, CHECKPOINT_COLUMNS, _CHECKPOINT_ARRAYS)
+            return f"{into}, {', '.join(map(mark, CHECKPOINT_TYPES))}::jsonb FROM live {conflict}"
+        rows = _rows(mark, count, CHECKPOINT_COLUMNS, CHECKPOINT_TYPES)
         return f"{into}, {given(CHECKPOINT_COLUMNS)} FROM {rows} {conflict}"
 
     def _begun(self, shape: _Shape, mark: _Marks) -> str:

@@ -25,8 +25,8 @@ from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, split_w
 from ..sql.changes import Changes, is_exclusive
 from ..sql.reader import Transaction, read_thread
 from ..sql.statements import CHECKPOINT_COLUMNS, WRITE_COLUMNS, Statements
-from .binary import BytesArray, RealsArray, TextsArray, WholesArray
-from .put import PutStatements, Usual, given, replacing
+from .binary import TextsArray, arrays
+from .put import CHECKPOINT_TYPES, CHUNK_TYPES, WRITE_TYPES, PutStatements, Usual, given, latest, replacing
 
 if TYPE_CHECKING:
     from ..server import ServerIdentity
@@ -133,14 +133,10 @@ class Together:
                     future.set_result(stamp)
 
 
-_TEXT, _WHOLE, _BYTES, _REAL = TextsArray, WholesArray, BytesArray, RealsArray
-_SQL_TYPES: dict[type[list[Any]], str] = {_TEXT: "text", _WHOLE: "bigint", _BYTES: "bytea", _REAL: "float8"}
-_THREAD = (_TEXT, _TEXT, _REAL, _REAL, _TEXT)
-_CHUNK = (_WHOLE, _BYTES, _BYTES, _WHOLE, _BYTES)
-_CHECKPOINT = (
-    _WHOLE, _WHOLE, _TEXT, _TEXT, _TEXT, _BYTES, _WHOLE, _BYTES, _WHOLE, _BYTES, _WHOLE, _TEXT, _TEXT, _REAL, _TEXT
-)  # fmt: skip
-_WRITE = (_WHOLE, _WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE, _TEXT, _TEXT, _BYTES, _WHOLE, _BYTES)
+_THREAD = ("text", "text", "float8", "float8", "text")
+_CHUNK = ("bigint", *CHUNK_TYPES)
+_CHECKPOINT = ("bigint", "bigint", *CHECKPOINT_TYPES)
+_WRITE = ("bigint", "bigint", *WRITE_TYPES)
 # Serial, pool and epoch of a thread.
 Place = tuple[int, int, int]
 
@@ -168,11 +164,11 @@ class _ManyStatements:
         self.replace_writes = _insert(sql.w, columns, _WRITE, replacing(WRITE_COLUMNS, key))
 
 
-def _unnested(types: Sequence[type[list[Any]]]) -> str:
-    return f"unnest({', '.join(f'%s::{_SQL_TYPES[kind]}[]' for kind in types)})"
+def _unnested(types: Sequence[str]) -> str:
+    return f"unnest({', '.join(f'%s::{kind}[]' for kind in types)})"
 
 
-def _insert(table: str, columns: str, types: Sequence[type[list[Any]]], conflict: str) -> str:
+def _insert(table: str, columns: str, types: Sequence[str], conflict: str) -> str:
     return (
         f"INSERT INTO {table} ({columns}) SELECT {given(columns)} FROM {_unnested(types)} AS n ({columns}) {conflict}"
     )
@@ -235,19 +231,18 @@ async def _apply_many(sql: _ManyStatements, changes: Sequence[Change], tx: Trans
     places = await (_begun if begins else _found)(sql, changes, tx)
     if places is None:
         return None
-    chunks, checkpoints, adds, replaces = list[Any](), dict[Any, Any](), list[Any](), dict[Any, Any]()
+    chunks, checkpoints, adds, replaces = list[Any](), list[Any](), list[Any](), list[Any]()
     for change in changes:
         serial, pool, _ = places[change.thread_id]
         chunks += [(pool, *row) for row in change.chunks]
-        # Of two under one key the later counts; one statement cannot replace a row twice.
-        checkpoints.update({(pool, serial, row.namespace, row.id): (pool, serial, *row) for row in change.checkpoints})
+        checkpoints += [(pool, serial, *row) for row in change.checkpoints]
         added, replaced = split_writes(change.writes, pool, serial)
         adds += added
-        replaces.update({row[:6]: row for row in replaced})
+        replaces += replaced
     await _send(sql.add_chunks, sorted(chunks), _CHUNK, tx)
-    await _send(sql.put_checkpoints, [row for _, row in sorted(checkpoints.items())], _CHECKPOINT, tx)
+    await _send(sql.put_checkpoints, latest(checkpoints, 4), _CHECKPOINT, tx)
     await _send(sql.add_writes, sorted(adds), _WRITE, tx)
-    await _send(sql.replace_writes, [row for _, row in sorted(replaces.items())], _WRITE, tx)
+    await _send(sql.replace_writes, latest(replaces, 6), _WRITE, tx)
     return [Applied(_stamp(places[change.thread_id], tx)) for change in changes]
 
 
@@ -275,7 +270,7 @@ async def _begun(sql: _ManyStatements, changes: Sequence[Change], tx: Transactio
 
 async def _found(sql: _ManyStatements, changes: Sequence[Change], tx: Transaction) -> dict[str, Place] | None:
     """The places of threads; None where a stamp is stale, or a thread is to be said to be in use."""
-    found = {row[0]: row[1:] for row in await tx.rows(sql.living, [_TEXT(change.thread_id for change in changes)])}
+    found = {row[0]: row[1:] for row in await tx.rows(sql.living, [TextsArray(change.thread_id for change in changes)])}
     places: dict[str, Place] = {}
     for change in changes:
         if change.thread_id not in found:
@@ -291,8 +286,6 @@ def _stamp(place: Place, tx: Transaction) -> Stamp:
     return place[1], place[2] + tx.epoch_base
 
 
-async def _send(statement: str, rows: Sequence[Any], types: Sequence[type[list[Any]]], tx: Transaction) -> list[Any]:
+async def _send(statement: str, rows: Sequence[Any], types: Sequence[str], tx: Transaction) -> list[Any]:
     """The rows that a statement gives to these rows."""
-    if not rows:
-        return []
-    return await tx.rows(statement, [kind(column) for kind, column in zip(types, zip(*rows, strict=True), strict=True)])
+    return await tx.rows(statement, arrays(types, rows)) if rows else []

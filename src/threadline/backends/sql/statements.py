@@ -37,7 +37,6 @@ THREAD_COLUMNS = (
 class Dialect(Protocol):
     """What differs between SQL databases."""
 
-    name: str
     # How many values one statement may bind.
     most_values: int
     # Lists of values are padded to one of these lengths, so that statements stay prepared; empty where none need be.

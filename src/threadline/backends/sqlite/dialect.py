@@ -30,7 +30,6 @@ COLUMN_TYPES = {
 class SqliteDialect:
     """The common SQL is SQLite's own; only upserts and JSON differ."""
 
-    name = "sqlite"
     most_values = 512
     # Each value that pads a statement is parsed and bound: a list of 69 packs, padded to 512, took a third of the time
     # of its query.
