@@ -16,6 +16,7 @@ whole text.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -65,7 +66,7 @@ def bound(statement: str, values: Sequence[Any]) -> bytes:
     return _bound(statement, values).encode()
 
 
-def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: int) -> list[bytes]:
+def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: float = math.inf) -> list[bytes]:
     """The statements for several sets of values: inserts of many rows, or one statement for each."""
     if not isinstance(statement, Insert):
         return [bound(statement, each) for each in values]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...ports.checkpoints import CheckpointRow, Found, WriteRow
-from ...ports.rules import write_order
+from ...ports.checkpoints import CheckpointRow, Found
+from ..sql.reader import ordered_writes
 from .binding import bound
 from .statements import MysqlStatements
 
@@ -71,15 +71,13 @@ def found_of(rows: Sequence[Any], thread_id: str, namespace: str, epoch_base: in
         )  # fmt: skip
     if found is None:
         return None
-    writes = []
+    rows_of_writes = []
     for parts, body in packed:
         index, form, *lengths = map(int, parts)
         task_id, task_path, channel, links, data = _cut(body, lengths)
         texts = _text(task_path), _text(channel)
-        writes.append(WriteRow(namespace, found.id, _text(task_id), index, *texts, links, form, data))
-    if len(writes) > 1:
-        writes.sort(key=write_order)
-    return Found(thread_id, pool, epoch + epoch_base, found, writes)
+        rows_of_writes.append((namespace, found.id, _text(task_id), index, *texts, links, form, data))
+    return Found(thread_id, pool, epoch + epoch_base, found, ordered_writes(rows_of_writes))
 
 
 def chunk_of(packed: bytes) -> tuple[bytes, bytes, int, bytes]:

@@ -17,9 +17,6 @@ A thread that nobody has begun is begun by its first put in the same way; where 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from ...ports.checkpoints import Change
 from ...ports.rules import GENERATION_SHIFT, asked_at, lease_key, split_writes
 from .binding import Expression, bound, bound_many
@@ -104,23 +101,19 @@ class PutStatements:
 
     def _rows(self, change: Change, pool: Expression, thread: Expression) -> list[bytes]:
         sql = self._sql
+        # Statements of any size: a packet that is too large is not sent at once.
         made: list[bytes] = []
         for statement, chunks in ((sql.add_chunk, change.chunks), (sql.move_chunk, change.moved)):
-            made += _inserts(statement, [(pool, *chunk) for chunk in sorted(chunks)])
+            made += bound_many(statement, [(pool, *chunk) for chunk in sorted(chunks)])
         for row in change.checkpoints:
             made.append(bound(sql.put_checkpoint, (pool, thread, *row)))
         if change.writes:
             writes = split_writes(change.writes, pool, thread)
             for statement, rows in zip((sql.add_write, sql.replace_write), writes, strict=True):
-                made += _inserts(statement, rows)
+                made += bound_many(statement, rows)
             asked = asked_at(change)
             if asked is not None:
                 made.append(bound(sql.ask, (asked, change.thread_id, asked)))
         if made and change.settles is not None:
             made.append(bound(sql.settle, (change.thread_id, change.settles)))
         return made
-
-
-def _inserts(statement: str, rows: Sequence[Sequence[Any]]) -> list[bytes]:
-    # A packet that is too large is not sent at once, so the size of a statement does not matter here.
-    return bound_many(statement, rows, most_bytes=1 << 62)

@@ -6,7 +6,6 @@ A pool is locked by its row in `pools`: MySQL has no advisory locks that can be 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from ...ports.rules import HIDDEN
@@ -23,13 +22,10 @@ _SHARED = "LOCK IN SHARE MODE"
 LOCKS = {False: _SHARED, True: "FOR UPDATE"}
 
 
-class MysqlDialect:
+class MysqlDialect(Dialect):
     """The common SQL with keyed columns; upserts, JSON and placeholders in MySQL's way."""
 
-    most_values = 512
-    padded_to: tuple[int, ...] = ()  # nothing is prepared here
     share_lock = f" {_SHARED}"
-    rows_together = 1  # the driver joins rows by itself
     space_of_items = "space"
 
     def mark(self, column: str = "") -> str:
@@ -61,12 +57,6 @@ class MysqlDialect:
     def json_may_equal(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         condition, bound = self.json_equals(column, key, value)
         return f"({column} IS NULL OR instr({column}, ?) = 0 OR {condition})", [bound[0], *bound]
-
-    def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
-        return None
-
-    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
-        return f"{column} IN ({', '.join([self.mark(column)] * len(values))})", list(values)
 
 
 class MysqlStatements(Statements):

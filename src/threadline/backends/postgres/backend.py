@@ -33,7 +33,7 @@ from ..server import PerLoop
 from ..sql.changes import LastNoted
 from ..sql.reader import Work, ordered_writes
 from ..sql.records import record_marks, standard_upsert
-from ..sql.statements import Statements
+from ..sql.statements import Dialect, Statements
 from ..sql.writer import SqlBackend
 from .binary import BytesArray
 from .put import PutStatements, replacing, split_found, usual
@@ -68,19 +68,12 @@ def _noted_at(column: str, key: str) -> str:
     return f"coalesce({column} -> '{key}', {_ABSENT})"
 
 
-class PostgresDialect:
+class PostgresDialect(Dialect):
     """The common SQL, with psycopg's placeholders, upserts and arrays."""
 
     most_values = 2000
-    padded_to: tuple[int, ...] = ()  # an array is one value, whatever its length
     share_lock = " FOR SHARE"
     rows_together = 25
-    # Without statistics the primary key looks cheaper than any other index. As an expression, it is none of that key.
-    space_of_items = "space + 0"
-
-    def __init__(self, indexed: Sequence[str] = (), *, may_index: bool = True) -> None:
-        self._indexed = frozenset(indexed)
-        self._may_index = may_index
 
     def mark(self, column: str = "") -> str:
         return "%s"
@@ -95,7 +88,7 @@ class PostgresDialect:
         return standard_upsert(table, record_marks("%s", rows), record_key(table))
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
-        if key in self._indexed:
+        if key in self.indexed:
             return f"({column} -> '{key}') = %s::jsonb", [json.dumps(value)]
         return f"{column} @> %s::jsonb", [json.dumps({key: value})]
 
@@ -103,8 +96,6 @@ class PostgresDialect:
         return f"{_noted_at(column, key)} IN (%s::jsonb, {_ABSENT})", [json.dumps(value)]
 
     def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
-        if not self._may_index:
-            return None
         there = (
             f"SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid "
             f"WHERE i.indrelid = to_regclass('{table}') AND c.relname = lower('{name}')"

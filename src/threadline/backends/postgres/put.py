@@ -21,7 +21,16 @@ from typing import Any, NamedTuple
 
 from ...ports.checkpoints import Change
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, lease_key, split_writes
-from ..sql.statements import CHECKPOINT_COLUMNS, THREAD_COLUMNS, WRITE_COLUMNS, Statements
+from ..sql.statements import (
+    CHECKPOINT_COLUMNS,
+    CHECKPOINT_KEY,
+    CHUNK_COLUMNS,
+    CHUNK_KEY,
+    THREAD_COLUMNS,
+    WRITE_COLUMNS,
+    WRITE_KEY,
+    Statements,
+)
 from .binary import arrays
 from .schema import SERVER_BORN
 from .wire import Statement
@@ -36,7 +45,6 @@ CHECKPOINT_TYPES = (
     "text", "text", "text", "bytea", "bigint", "bytea", "bigint", "bytea", "bigint", "text", "text", "float8", "text"
 )  # fmt: skip
 WRITE_TYPES = ("text", "text", "text", "bigint", "text", "text", "bytea", "bigint", "bytea")
-_CHUNK_COLUMNS = "digest, links, form, data"
 CHUNK_TYPES = ("bytea", "bytea", "bigint", "bytea")
 # Where a write's columns stand in the row of a checkpoint; the rest is empty.
 _WRITE_IN_FOUND = (
@@ -180,7 +188,7 @@ class PutStatements:
             f"FOR UPDATE OF t"
         )
         self.chunks = Statement(
-            f"SELECT digest, links, form, data FROM {sql.k} WHERE pool = $1::bigint AND digest = ANY($2::bytea[])"
+            f"SELECT {CHUNK_COLUMNS} FROM {sql.k} WHERE pool = $1::bigint AND digest = ANY($2::bytea[])"
         )
         self._read(sql)
 
@@ -220,18 +228,17 @@ class PutStatements:
         if shape.noting:
             parts.append(self._noted(shape.noting, mark))
         for count, conflict in (
-            (shape.chunks, "ON CONFLICT DO NOTHING"), (shape.moved, replacing(_CHUNK_COLUMNS, "pool, digest"))
+            (shape.chunks, "ON CONFLICT DO NOTHING"), (shape.moved, replacing(CHUNK_COLUMNS, CHUNK_KEY))
         ):  # fmt: skip
             if count:
-                rows = _rows(mark, count, _CHUNK_COLUMNS, CHUNK_TYPES)
+                rows = _rows(mark, count, CHUNK_COLUMNS, CHUNK_TYPES)
                 parts.append(
-                    f"INSERT INTO {sql.k} (pool, {_CHUNK_COLUMNS}) SELECT live.pool, n.* FROM {rows} {conflict}"
+                    f"INSERT INTO {sql.k} (pool, {CHUNK_COLUMNS}) SELECT live.pool, n.* FROM {rows} {conflict}"
                 )
         if shape.checkpoints:
             parts.append(self._checkpoints_put(shape.checkpoints, mark))
-        key = "pool, thread, namespace, checkpoint_id, task_id, idx"
         for count, conflict in (
-            (shape.adds, "ON CONFLICT DO NOTHING"), (shape.replaces, replacing(WRITE_COLUMNS, key))
+            (shape.adds, "ON CONFLICT DO NOTHING"), (shape.replaces, replacing(WRITE_COLUMNS, WRITE_KEY))
         ):  # fmt: skip
             if count:
                 rows = _rows(mark, count, WRITE_COLUMNS, WRITE_TYPES)
@@ -245,7 +252,7 @@ class PutStatements:
 
     def _checkpoints_put(self, count: int, mark: _Marks) -> str:
         """The insert of one checkpoint, or of many."""
-        conflict = replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
+        conflict = replacing(CHECKPOINT_COLUMNS, CHECKPOINT_KEY)
         into = f"INSERT INTO {self._sql.c} (pool, thread, {CHECKPOINT_COLUMNS}) SELECT live.pool, live.serial"
         if count == 1:
             return f"{into}, {', '.join(map(mark, CHECKPOINT_TYPES))}::jsonb FROM live {conflict}"

@@ -24,7 +24,7 @@ from ...ports.checkpoints import Applied, Change, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, split_writes
 from ..sql.changes import Changes, is_exclusive
 from ..sql.reader import Transaction, read_thread
-from ..sql.statements import CHECKPOINT_COLUMNS, WRITE_COLUMNS, Statements
+from ..sql.statements import CHECKPOINT_COLUMNS, CHECKPOINT_KEY, CHUNK_COLUMNS, WRITE_COLUMNS, WRITE_KEY, Statements
 from .binary import TextsArray, arrays
 from .put import CHECKPOINT_TYPES, CHUNK_TYPES, WRITE_TYPES, PutStatements, Usual, given, latest, replacing
 
@@ -155,13 +155,12 @@ class _ManyStatements:
             f"SELECT thread_id, serial, pool, epoch, active FROM {sql.t} WHERE thread_id = ANY(%s::text[]) "
             f"AND status NOT IN ('deleted', 'archived') AND deleted_before IS NULL"
         )
-        self.add_chunks = _insert(sql.k, "pool, digest, links, form, data", _CHUNK, "ON CONFLICT DO NOTHING")
+        self.add_chunks = _insert(sql.k, f"pool, {CHUNK_COLUMNS}", _CHUNK, "ON CONFLICT DO NOTHING")
         columns = f"pool, thread, {CHECKPOINT_COLUMNS}"
-        conflict = replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
-        self.put_checkpoints = _insert(sql.c, columns, _CHECKPOINT, conflict)
-        columns, key = f"pool, thread, {WRITE_COLUMNS}", "pool, thread, namespace, checkpoint_id, task_id, idx"
+        self.put_checkpoints = _insert(sql.c, columns, _CHECKPOINT, replacing(CHECKPOINT_COLUMNS, CHECKPOINT_KEY))
+        columns = f"pool, thread, {WRITE_COLUMNS}"
         self.add_writes = _insert(sql.w, columns, _WRITE, "ON CONFLICT DO NOTHING")
-        self.replace_writes = _insert(sql.w, columns, _WRITE, replacing(WRITE_COLUMNS, key))
+        self.replace_writes = _insert(sql.w, columns, _WRITE, replacing(WRITE_COLUMNS, WRITE_KEY))
 
 
 def _unnested(types: Sequence[str]) -> str:

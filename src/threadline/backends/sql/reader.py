@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ...ports.checkpoints import CheckpointKey, CheckpointRow, ChunkRow, Found, ThreadRow, WriteRow
+from ...ports.checkpoints import CheckpointRow, ChunkRow, Found, ThreadRow, WriteRow
 from ...ports.rules import write_order
 from ...ports.storage import Space
 from ...ports.whole import Whole
 from .statements import Statements
 
 __all__ = [
-    "Database", "Transaction", "Work", "found_row", "ordered_writes", "read_thread", "walked", "wholes_of",
+    "Database", "Transaction", "Work", "found_row", "ordered_writes", "read_thread", "rows_up_to", "wholes_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -73,16 +73,12 @@ async def read_thread(sql: Statements, thread_id: str, tx: Transaction) -> Threa
     return ThreadRow(*rows[0]) if rows else None
 
 
-async def walked(
-    statements: tuple[str, str, str], thread_id: str, after: CheckpointKey | None, limit: int, tx: Transaction
-) -> list[Any]:
-    """Rows of a thread as they lie: from the first, or on in a namespace and over to the next."""
-    first, on, over = statements
-    if after is None:
-        return await tx.rows(first, (thread_id, limit))
-    rows = await tx.rows(on, (thread_id, *after, limit))
-    if len(rows) < limit:
-        rows += await tx.rows(over, (thread_id, after.namespace, limit - len(rows)))
+async def rows_up_to(limit: int, statements: Sequence[tuple[str, list[Any]]], tx: Transaction) -> list[Any]:
+    """The rows of statements one after another; each binds also how many are still wanted."""
+    rows: list[Any] = []
+    for statement, values in statements:
+        if len(rows) < limit:
+            rows += await tx.rows(statement, [*values, limit - len(rows)])
     return rows
 
 

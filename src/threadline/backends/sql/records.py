@@ -30,18 +30,9 @@ from .reader import Database, Transaction
 from .statements import Dialect
 
 __all__ = [
-    "PlainWrites",
-    "RECORD_COLUMNS",
-    "REPLACED",
-    "RecordStatements",
-    "SqlRecords",
-    "bounds_of",
-    "raising",
-    "record_columns",
-    "record_marks",
-    "record_of_row",
-    "standard_upsert",
-]
+    "PlainWrites", "RECORD_COLUMNS", "REPLACED", "RecordStatements", "SqlRecords", "bounds_of", "raising",
+    "record_columns", "record_marks", "record_of_row", "standard_upsert",
+]  # fmt: skip
 
 _COLUMNS = "path, form, value, searchable, created, updated, expires, version"
 # In the order of the table, as a row binds them.
@@ -249,7 +240,7 @@ class SqlRecords(WithoutVectors):
         if record is None:
             changed = expected != ABSENT and await tx.run(sql.drop_version, (*place, expected))
         elif expected == ABSENT:
-            changed = await tx.run(sql.add, (int(change.space), *_stored(record)))
+            changed = await tx.run(sql.add, (int(change.space), *record[:-1], first_version(record)))
         else:
             new = (record.form, record.value, record.searchable, record.updated, record.expires)
             changed = await tx.run(sql.swap, (*new, *place, expected))
@@ -315,7 +306,7 @@ class SqlRecords(WithoutVectors):
     async def index_records(self, keys: Sequence[str]) -> None:
         missing: list[str] = []
         found: list[str] = []
-        for key in keys:
+        for key in keys if self._sql.dialect.may_index else ():
             name = f"{self._sql.bare_prefix}items_by_{blake2b(key.encode(), digest_size=4).hexdigest()}"
             index = self._sql.dialect.record_index(self._sql.table, name, key)
             if index is not None:
@@ -348,11 +339,6 @@ def bounds_of(prefix: bytes) -> tuple[bytes, bytes]:
 
 
 _place = itemgetter(0, 1)
-
-
-def _stored(record: Record | None) -> tuple[Any, ...]:
-    assert record is not None
-    return (*record[:-1], first_version(record))
 
 
 def record_of_row(row: Any) -> Record:

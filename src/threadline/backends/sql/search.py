@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ...ports.checkpoints import Query
+from ...ports.checkpoints import CheckpointKey, Query
 from ...ports.rules import HIDDEN
 from .statements import Statements
 
-__all__ = ["page_statements"]
+__all__ = ["page_statements", "walk_statements"]
 
 
 def page_statements(sql: Statements, query: Query) -> list[tuple[str, list[Any]]]:
     """Statements whose rows one after another are a page; each binds also how many rows are still wanted."""
     if not query.as_they_lie:
         return [_newest_first(sql, query)]
-    if query.after is None:
-        return [(sql.walk, [query.thread_id])]
-    last_id, _, last_namespace = query.after
-    within = (sql.walk_on, [query.thread_id, last_namespace, last_id])
-    return [within, (sql.walk_over, [query.thread_id, last_namespace])]
+    last = CheckpointKey(query.after[2], query.after[0]) if query.after is not None else None
+    return walk_statements(sql.walks, query.thread_id, last)
+
+
+def walk_statements(
+    walks: Sequence[str], thread_id: str | None, last: CheckpointKey | None
+) -> list[tuple[str, list[Any]]]:
+    """Statements for a thread as it lies: from the first row, or on in a namespace and over to the next."""
+    first, on, over = walks
+    if last is None:
+        return [(first, [thread_id])]
+    return [(on, [thread_id, *last]), (over, [thread_id, last.namespace])]
 
 
 def _newest_first(sql: Statements, query: Query) -> tuple[str, list[Any]]:

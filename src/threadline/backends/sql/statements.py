@@ -12,9 +12,10 @@ without it.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ...base.hashing import blake2b
 from ...errors import InvalidRequest
@@ -28,47 +29,62 @@ T = TypeVar("T")
 CHECKPOINT_COLUMNS = (
     "namespace, id, parent, links, form, document, metadata_form, metadata, step, source, run_id, created, searchable"
 )
+CHECKPOINT_KEY = "pool, thread, namespace, id"
 WRITE_COLUMNS = "namespace, checkpoint_id, task_id, idx, task_path, channel, links, form, data"
+WRITE_KEY = "pool, thread, namespace, checkpoint_id, task_id, idx"
+CHUNK_COLUMNS = "digest, links, form, data"
+CHUNK_KEY = "pool, digest"
 THREAD_COLUMNS = (
     "thread_id, serial, pool, epoch, status, deleted_before, forked_from, created, active, expires, tags, metadata"
 )
 
 
-class Dialect(Protocol):
-    """What differs between SQL databases."""
+class Dialect(ABC):
+    """What differs between SQL databases, with what holds for most of them."""
 
     # How many values one statement may bind.
-    most_values: int
+    most_values = 512
     # Lists of values are padded to one of these lengths, so that statements stay prepared; empty where none need be.
-    padded_to: tuple[int, ...]
+    padded_to: tuple[int, ...] = ()
     # What a query ends with so that the rows it found stay as they are until the transaction ends.
-    share_lock: str
-    # How a statement names the column `space` so that an index of items is used and not the order of names.
-    space_of_items: str
+    share_lock = ""
+    # How many rows one upsert takes where there are so many; 1 where that gains nothing.
+    rows_together = 1
+    # How a statement names the column `space` so that an index of items is used. Without statistics the primary key
+    # looks cheaper than any other index; as an expression, it is none of that key.
+    space_of_items = "space + 0"
+
+    def __init__(self, indexed: Sequence[str] = (), *, may_index: bool = True) -> None:
+        self.indexed = frozenset(indexed)
+        self.may_index = may_index
 
     def mark(self, column: str = "") -> str:
         """What stands in a statement for a bound value, or for one that is compared with this column."""
+        return "?"
 
+    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+        """A condition: the column is one of these; and what it binds."""
+        return f"{column} IN ({', '.join([self.mark(column)] * len(values))})", list(values)
+
+    @abstractmethod
     def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
         """An insert that ignores, or replaces, a row with the same key."""
 
-    # How many rows one upsert takes where there are so many; 1 where that gains nothing.
-    rows_together: int
-
+    @abstractmethod
     def upsert(self, table: str, rows: int = 1) -> str:
         """An insert of records that replaces those of the same names, but keeps `created` and raises `version`."""
 
+    @abstractmethod
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         """A condition: the JSON in `column` has this value at this key; and what it binds."""
 
+    @abstractmethod
     def json_may_equal(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         """A condition: the JSON in `column` has this value at this key, or does not have the key; and what it binds."""
 
     def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
         """What finds the index of items by a key, and what makes it; None where the database has no such index."""
-
-    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
-        """A condition: the column is one of these; and what it binds."""
+        return None
 
 
 def check_prefix(prefix: str) -> str:
@@ -98,7 +114,6 @@ class Statements:
         at = self.at = f"{of_thread} AND {by_namespace}"
         c_columns = f"pool, thread, {CHECKPOINT_COLUMNS}"
         w_columns = f"pool, thread, {WRITE_COLUMNS}"
-        w_key = "pool, thread, namespace, checkpoint_id, task_id, idx"
         qualified = read(", ".join("c." + column for column in CHECKPOINT_COLUMNS.split(", ")))
 
         # A thread by its id, deleted ones included.
@@ -140,7 +155,7 @@ class Statements:
         self.raise_epoch = f"UPDATE {t} SET epoch = epoch + 1 WHERE pool = {v}"
 
         # A checkpoint; the same id again replaces it.
-        self.put_checkpoint = insert(c, c_columns, "pool, thread, namespace, id", replace=True)
+        self.put_checkpoint = insert(c, c_columns, CHECKPOINT_KEY, replace=True)
         # Checkpoints with their thread's place, one or a page; the last column is the thread's serial.
         self.found = f"SELECT {read('t.thread_id')}, t.pool, t.epoch, {qualified}, c.thread"
         self.joined = f"FROM {t} t JOIN {c} c ON c.pool = t.pool AND c.thread = t.serial WHERE"
@@ -155,10 +170,10 @@ class Statements:
             f"{inside} AND c.id > {v} ORDER BY c.id LIMIT {v}",
             f"{self.joined} t.{by_id} AND {self.compared('c.namespace', '>')} {as_they_lie}",
         )
-        self.walk, self.walk_on, self.walk_over = (f"{self.found} {walk}" for walk in walks)
+        self.walks = [f"{self.found} {walk}" for walk in walks]
         # The same without what they hold.
         outlined = read("c.namespace, c.id, c.parent, c.step, c.source, c.created")
-        self.outline, self.outline_on, self.outline_over = (f"SELECT {outlined} {walk}" for walk in walks)
+        self.outlines = [f"SELECT {outlined} {walk}" for walk in walks]
         # A checkpoint and its ancestors, nearest first.
         here = f"c.pool = {v} AND c.thread = {v} AND c.{by_namespace}"
         self.chain = (
@@ -180,10 +195,10 @@ class Statements:
         self.drop_checkpoints = f"DELETE FROM {c} WHERE {of_thread}"
 
         # A write of a task stays; a special one (error, interrupt, resume) replaces its predecessor.
-        self.add_write = insert(w, w_columns, w_key, replace=False)
-        self.replace_write = insert(w, w_columns, w_key, replace=True)
+        self.add_write = insert(w, w_columns, WRITE_KEY, replace=False)
+        self.replace_write = insert(w, w_columns, WRITE_KEY, replace=True)
         self.writes = f"SELECT {read(WRITE_COLUMNS)} FROM {w} WHERE {at} AND checkpoint_id = {v}"
-        of_key = " AND ".join(map(self.compared, w_key.split(", ")))
+        of_key = " AND ".join(map(self.compared, WRITE_KEY.split(", ")))
         self.write_data = f"SELECT data FROM {w} WHERE {of_key}"
         self.thread_writes = f"SELECT {read(WRITE_COLUMNS)} FROM {w} WHERE {of_thread}"
         # The writes of all checkpoints between two ids.
@@ -193,10 +208,10 @@ class Statements:
         self.drop_writes = f"DELETE FROM {w} WHERE {of_thread}"
 
         # A chunk; a second writer of the same digest is harmless.
-        k_columns = "pool, digest, links, form, data"
-        self.add_chunk = insert(k, k_columns, "pool, digest", replace=False)
+        k_columns = f"pool, {CHUNK_COLUMNS}"
+        self.add_chunk = insert(k, k_columns, CHUNK_KEY, replace=False)
         # A chunk that takes the place of the row of its digest.
-        self.move_chunk = insert(k, k_columns, "pool, digest", replace=True)
+        self.move_chunk = insert(k, k_columns, CHUNK_KEY, replace=True)
         self.pools = f"SELECT DISTINCT pool FROM {k} WHERE pool > {v} ORDER BY pool LIMIT {v}"
         self.drop_pool = f"DELETE FROM {k} WHERE pool = {v}"
         # What there is in a pool, and what each chunk takes.
@@ -308,7 +323,7 @@ class Statements:
     def chunks_of(self, pools: Sequence[int]) -> tuple[str, list[Any]]:
         """All chunks of these pools, each behind its pool, and what the statement binds."""
         condition, bound = self.dialect.among("pool", pools)
-        return f"SELECT pool, digest, links, form, data FROM {self.k} WHERE {condition}", bound
+        return f"SELECT pool, {CHUNK_COLUMNS} FROM {self.k} WHERE {condition}", bound
 
     def newest_writes_of(self, thread_ids: Sequence[str]) -> tuple[str, list[Any]]:
         """The pending writes at the newest root checkpoints of these threads, each behind the serial of its thread."""

@@ -31,10 +31,10 @@ from ...ports.rules import lease_key, mark, own_words
 from ...ports.storage import Space
 from ...ports.whole import Outline, Whole
 from .changes import Changes, Refused
-from .reader import Database, Transaction, found_row, ordered_writes, read_thread, walked, wholes_of
+from .reader import Database, Transaction, found_row, ordered_writes, read_thread, rows_up_to, wholes_of
 from .records import RecordStatements, SqlRecords
-from .search import page_statements
-from .statements import Statements
+from .search import page_statements, walk_statements
+from .statements import CHUNK_COLUMNS, Statements
 
 __all__ = ["Database", "SqlBackend", "Transaction"]
 
@@ -113,10 +113,7 @@ class SqlBackend(SqlRecords):
         statements = page_statements(self.sql, query)
 
         async def work(tx: Transaction) -> list[Found]:
-            rows: list[Any] = []
-            for statement, values in statements:
-                if len(rows) < query.limit:
-                    rows += await tx.rows(statement, [*values, query.limit - len(rows)])
+            rows = await rows_up_to(query.limit, statements, tx)
             found = [found_row(row, tx.epoch_base) for row in rows]
             if query.with_writes:
                 await self._add_writes(rows, found, tx)
@@ -126,8 +123,8 @@ class SqlBackend(SqlRecords):
         return await (self.database.read_once(work) if is_one_query else self.database.read(work))
 
     async def outline(self, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Outline]:
-        statements = (self.sql.outline, self.sql.outline_on, self.sql.outline_over)
-        return await self.database.read(lambda tx: walked(statements, thread_id, after, limit, tx))
+        statements = walk_statements(self.sql.outlines, thread_id, after)
+        return await self.database.read(lambda tx: rows_up_to(limit, statements, tx))
 
     async def _add_writes(self, rows: Sequence[Any], found: list[Found], tx: Transaction) -> None:
         """Fill in the writes of a page: one query for each namespace of each thread in it."""
@@ -186,7 +183,7 @@ class SqlBackend(SqlRecords):
         async def work(tx: Transaction) -> list[tuple[bytes, bytes, int, bytes]]:
             found: list[tuple[bytes, bytes, int, bytes]] = []
             for part in self.sql.batches(digests):
-                found += await tx.rows(*self.sql.chunks_in("digest, links, form, data", pool, part))
+                found += await tx.rows(*self.sql.chunks_in(CHUNK_COLUMNS, pool, part))
             return found
 
         return await self.database.read_once(work)

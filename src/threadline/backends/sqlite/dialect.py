@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ...base.drive import run_now
 from ..sql.records import record_marks, standard_upsert
+from ..sql.statements import Dialect
 from ..sql.writer import Transaction
 
 __all__ = ["COLUMN_TYPES", "SqliteDialect", "SqliteTransaction", "json_at", "page_counts", "plain_rows", "run_in"]
@@ -27,24 +28,13 @@ COLUMN_TYPES = {
 }
 
 
-class SqliteDialect:
+class SqliteDialect(Dialect):
     """The common SQL is SQLite's own; only upserts and JSON differ."""
 
-    most_values = 512
     # Each value that pads a statement is parsed and bound: a list of 69 packs, padded to 512, took a third of the time
     # of its query.
     padded_to: tuple[int, ...] = (1, 8, 16, 32, 64, 128, 256)
-    share_lock = ""  # a writer holds the whole file
     rows_together = 10
-    # Without statistics SQLite prefers the primary key to any other index. As an expression, it is none of that key.
-    space_of_items = "space + 0"
-
-    def __init__(self, indexed: Sequence[str] = (), *, may_index: bool = True) -> None:
-        self._indexed = frozenset(indexed)
-        self._may_index = may_index
-
-    def mark(self, column: str = "") -> str:
-        return "?"
 
     def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
         marks = ", ".join("?" * len(columns.split(",")))
@@ -55,7 +45,7 @@ class SqliteDialect:
         return standard_upsert(table, record_marks("?", rows))
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
-        if key in self._indexed:
+        if key in self.indexed:
             return f"{json_at(column, key)} = ?", [value]
         # A JSON path, quoted; the core passes only keys that need no escape.
         return f"json_extract({column}, ?) = ?", [f'$."{key}"', value]
@@ -64,14 +54,9 @@ class SqliteDialect:
         return f"{_noted_at(column, key)} IN (?, '')", [value]
 
     def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
-        if not self._may_index:
-            return None
         at = _noted_at("searchable", key)
         made = f"CREATE INDEX IF NOT EXISTS {name} ON {table} ({at}, path) WHERE {self.space_of_items} = 1"
         return f"SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = '{name}'", made
-
-    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
-        return f"{column} IN ({', '.join('?' * len(values))})", list(values)
 
 
 class SqliteTransaction:
