@@ -70,11 +70,7 @@ class MysqlStatements(Statements):
         # MySQL documents that DISTINCT, too, may compare no more than max_sort_length bytes: roots would be lost.
         self.roots = f"SELECT links, 1 FROM {c} WHERE {of_pool} UNION ALL SELECT links, 0 FROM {self.w} WHERE {of_pool}"
         # How many rows each table has, and the bytes in them.
-        own = ((c, "document) + length(metadata"), (self.w, "data"), (k, "data"))
-        self.counts = [
-            f"SELECT count(*), coalesce(sum(length({columns}) + length(links)), 0) FROM {table}"
-            for table, columns in own
-        ]
+        self.counts = [f"SELECT count(*), {size} FROM {table}" for table, size in self.sizes()]
         # The chunks of a pool and its lock, in one.
         self.drop_pool = f"DELETE p, k FROM {p} p LEFT JOIN {k} k ON k.pool = p.pool WHERE p.{of_pool}"
         self.add_pool = f"INSERT INTO {p} (pool) VALUES ({dialect.mark()})"

@@ -114,7 +114,7 @@ class Statements:
         at = self.at = f"{of_thread} AND {by_namespace}"
         c_columns = f"pool, thread, {CHECKPOINT_COLUMNS}"
         w_columns = f"pool, thread, {WRITE_COLUMNS}"
-        qualified = read(", ".join("c." + column for column in CHECKPOINT_COLUMNS.split(", ")))
+        qualified = self.read_of("c", CHECKPOINT_COLUMNS)
 
         # A thread by its id, deleted ones included.
         self.thread = f"SELECT {read(THREAD_COLUMNS)} FROM {t} WHERE {by_id}"
@@ -283,16 +283,16 @@ class Statements:
     def weights(self, pools: Sequence[int]) -> list[tuple[str, list[Any]]]:
         """Pool, thread, rows and bytes of checkpoints, of writes and of chunks; and what each statement binds."""
         condition, bound = self.dialect.among("pool", pools)
-        held = "coalesce(sum(length({0}) + length(links)), 0)".format
-        kinds = (
-            (self.c, "thread", held("document) + length(metadata"), "pool, thread"),
-            (self.w, "thread", held("data"), "pool, thread"),
-            (self.k, "0", held("data"), "pool"),
-        )
+        groups = (("thread", "pool, thread"), ("thread", "pool, thread"), ("0", "pool"))
         return [
             (f"SELECT pool, {thread}, count(*), {size} FROM {table} WHERE {condition} GROUP BY {group}", list(bound))
-            for table, thread, size, group in kinds
+            for (table, size), (thread, group) in zip(self.sizes(), groups, strict=True)
         ]
+
+    def sizes(self) -> list[tuple[str, str]]:
+        """The tables that grow with use, and what the bytes in their rows come to."""
+        columns = {self.c: "document) + length(metadata", self.w: "data", self.k: "data"}
+        return [(table, f"coalesce(sum(length({of}) + length(links)), 0)") for table, of in columns.items()]
 
     def recent(self, pools: Sequence[int], since: float) -> tuple[str, list[Any]]:
         """When the checkpoints of some pools were made that were made since, and what the statement binds."""
@@ -312,12 +312,11 @@ class Statements:
         condition, bound = self.dialect.among("t.thread_id", thread_ids)
         kinds = ((self.c, CHECKPOINT_COLUMNS, " ORDER BY r.namespace, r.id"), (self.w, WRITE_COLUMNS, ""))
         rows = [
-            f"SELECT t.serial, {self.read(', '.join('r.' + column for column in columns.split(', ')))} FROM {self.t} t "
+            f"SELECT t.serial, {self.read_of('r', columns)} FROM {self.t} t "
             f"JOIN {table} r ON r.pool = t.pool AND r.thread = t.serial WHERE {condition}{order}"
             for table, columns, order in kinds
         ]
-        threads = self.read(", ".join("t." + column for column in THREAD_COLUMNS.split(", ")))
-        statements = [f"SELECT {threads} FROM {self.t} t WHERE {condition}", *rows]
+        statements = [f"SELECT {self.read_of('t', THREAD_COLUMNS)} FROM {self.t} t WHERE {condition}", *rows]
         return [(statement, list(bound)) for statement in statements]
 
     def chunks_of(self, pools: Sequence[int]) -> tuple[str, list[Any]]:
@@ -328,8 +327,7 @@ class Statements:
     def newest_writes_of(self, thread_ids: Sequence[str]) -> tuple[str, list[Any]]:
         """The pending writes at the newest root checkpoints of these threads, each behind the serial of its thread."""
         condition, bound = self.dialect.among("t.thread_id", thread_ids)
-        columns = self.read(", ".join("w." + column for column in WRITE_COLUMNS.split(", ")))
-        newest = self.newest_of("''")
+        columns, newest = self.read_of("w", WRITE_COLUMNS), self.newest_of("''")
         statement = (
             f"SELECT {columns}, t.serial FROM {self.t} t JOIN {self.w} w ON w.pool = t.pool AND w.thread = t.serial "
             f"WHERE {condition} AND w.namespace = '' AND w.checkpoint_id = ({newest})"
@@ -354,6 +352,10 @@ class Statements:
     def read(self, columns: str) -> str:
         """Columns as a query that reaches the caller selects them."""
         return columns
+
+    def read_of(self, table: str, columns: str) -> str:
+        """The same of a table that a query names so."""
+        return self.read(", ".join(f"{table}.{column}" for column in columns.split(", ")))
 
     def begins_with(self, prefix: str) -> tuple[str, list[Any]]:
         """A condition: the thread's id begins with this text; and what it binds."""
