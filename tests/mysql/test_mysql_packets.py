@@ -11,7 +11,6 @@ from threadline.backends.mysql.binding import bound
 from threadline.backends.mysql.packed import PackedStatements
 from threadline.backends.mysql.put import PutStatements
 from threadline.backends.mysql.schema import tables
-from threadline.backends.sql.statements import CONDITIONS
 from threadline.base.drive import run_now
 from threadline.errors import Conflict
 from threadline.ports.checkpoints import Applied, Change, CheckpointRow, ChunkRow, Query, Stale, Witness, WriteRow
@@ -241,7 +240,7 @@ def test_the_newest_checkpoint_is_found_without_reading_others(connect, root, pr
     queries = [
         [PackedStatements(sql).find("long", "", None, with_writes=True)],
         [PackedStatements(sql).find("long", "", "000200", with_writes=True)],
-        [bound(sql.heads.replace(CONDITIONS, "t.thread_id = ?thread_id"), ("long", "", ""))],
+        [bound(*sql.heads(["long"], ""))],
         [bound(*sql.newest_writes_of(["long"]))],
         put,
     ]

@@ -69,7 +69,7 @@ def test_what_waits_is_found_without_looking_at_the_threads_that_do_not(postgres
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         if is_analyzed:
             connection.execute("ANALYZE")
-        for statement, values in (sql.asking("", "", 500), sql.newest_writes_of(names)):
+        for statement, values in (sql.threads("", "", 500, asking=True), sql.newest_writes_of(names)):
             [[[explained]]] = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values).fetchall()
             assert rows_read(explained["Plan"]) <= 10 * ASKING, explained
 

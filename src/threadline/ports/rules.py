@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from operator import itemgetter
+from typing import Any
 
 from ..base.checkpoint import INTERRUPT
 from ..base.hashing import blake2b
@@ -48,6 +49,7 @@ __all__ = [
     "refuse_if_lease_lost",
     "refuse_if_not_first",
     "shown_origin",
+    "split_writes",
     "write_order",
 ]
 
@@ -279,3 +281,12 @@ def kind_of(thread_id: str) -> str:
 def shown_origin(thread_id: str) -> str:
     """The beginning of the id of the thread that a hidden one belongs to; any other id is itself."""
     return thread_id[len(HIDDEN) + _DIGEST + 1 + _SLOT :] if is_hidden(thread_id) else thread_id
+
+
+def split_writes(writes: Iterable[WriteRow], *place: Any) -> tuple[list[Any], list[Any]]:
+    """The rows of writes that stay if they are there, and of those that replace one, each behind its place."""
+    added: list[Any] = []
+    replacing: list[Any] = []
+    for write in writes:
+        (replacing if write[-1] else added).append((*place, *write[:-1]))
+    return added, replacing

@@ -10,7 +10,7 @@ run on one snapshot; a read of a single statement needs no transaction. A put is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,8 +22,9 @@ from ...errors import InvalidRequest, Unavailable
 from ...ports.checkpoints import Applied, Change, Found, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, own_words
 from ...ports.storage import Space
-from ..sql.reader import Work
-from ..sql.writer import SqlBackend, Transaction
+from ..sql.changes import Changes, LastNoted
+from ..sql.reader import Transaction, Work
+from ..sql.writer import SqlBackend
 from .binding import bound, bound_many, check_ids, with_text
 from .errors import is_in_step
 from .packed import PackedStatements, chunk_of, found_of
@@ -42,8 +43,6 @@ _WRITING = (b"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", b"START TRANSACTI
 _SNAPSHOT = (b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", b"START TRANSACTION READ ONLY")
 # Rows of one insert stay below this, whatever a packet may hold.
 _MOST_INSERT_BYTES = 4 * 1024 * 1024
-# Of how many threads it is remembered when they were noted as used.
-_MOST_TOUCHED = 100_000
 # A writer that loses this often against others who begin and delete the same thread gives up for now.
 _MOST_TURNS = 50
 # What InnoDB adds to a row: its header, the key, and where long columns lie.
@@ -51,17 +50,16 @@ _ROW_BYTES = 80
 
 
 class MysqlBackend(SqlBackend):
-    """The common backend, with fewer round trips and rows for locks."""
+    """The common backend, with fewer round trips."""
 
     sql: MysqlStatements
     database: MysqlDatabase
 
     def __init__(self, database: MysqlDatabase, sql: MysqlStatements) -> None:
-        super().__init__(database, sql)
+        super().__init__(database, sql, MysqlChanges(sql))
         self._put = PutStatements(sql)
         self._packed = PackedStatements(sql)
-        # When this process has last noted that a thread was used.
-        self._touched: dict[str, float] = {}
+        self._noted = LastNoted()
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         for change in changes:
@@ -74,7 +72,7 @@ class MysqlBackend(SqlBackend):
 
     async def _apply_at_once(self, change: Change, wire: Wire) -> Stamp | None:
         """Make a change by one packet; returns where it is in, None where the general way has to be taken."""
-        touches = change.now - self._touched.get(change.thread_id, 0.0) > ACTIVITY_SECONDS
+        touches = change.now - self._noted[change.thread_id] > ACTIVITY_SECONDS
         epoch_base = wire.generation << GENERATION_SHIFT
         is_known = change.stamp is not None
         made = self._put.known(change, epoch_base, touches=touches) if is_known else self._put.new(change)
@@ -82,9 +80,7 @@ class MysqlBackend(SqlBackend):
         if serial is None:
             return None
         if touches:
-            if len(self._touched) >= _MOST_TOUCHED:
-                self._touched.clear()
-            self._touched[change.thread_id] = change.now
+            self._noted[change.thread_id] = change.now
         return change.stamp or (serial, epoch_base)
 
     async def find(
@@ -98,15 +94,10 @@ class MysqlBackend(SqlBackend):
 
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         found: list[Any] = []
-        for part in self._batches(digests):
+        for part in self.sql.batches(digests):
             rows, _ = await self.database.query(bound(*self.sql.chunks_in(self._packed.chunk, pool, part)))
             found += [packed for (packed,) in rows]
         return [chunk_of(packed) for packed in found] if None not in found else await super().chunks(pool, digests)
-
-    def _batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
-        # Nothing is prepared here, so that no statement has to be like another.
-        most = self.sql.dialect.most_values
-        return (values[at : at + most] for at in range(0, len(values), most))
 
     async def swap_thread(self, before: ThreadRow, after: ThreadRow) -> bool:
         if own_words(before) != own_words(after):
@@ -115,7 +106,13 @@ class MysqlBackend(SqlBackend):
         now = await self.thread(before.thread_id)
         return now is not None and own_words(now) == own_words(before)
 
-    async def _held(self, thread_id: str, tx: Transaction, *, exclusive: bool) -> ThreadRow | None:
+
+class MysqlChanges(Changes):
+    """The general way, with rows for locks."""
+
+    sql: MysqlStatements
+
+    async def held(self, thread_id: str, tx: Transaction, *, exclusive: bool) -> ThreadRow | None:
         assert isinstance(tx, MysqlTransaction)
         for _ in range(_MOST_TURNS):
             pool, thread = await tx.held(thread_id, exclusive=exclusive)
@@ -125,8 +122,8 @@ class MysqlBackend(SqlBackend):
             f"thread {thread_id!r} was deleted and created again during {_MOST_TURNS} attempts to lock it; retry"
         )
 
-    async def _begin(self, change: Change, deleted: ThreadRow | None, tx: Transaction) -> ThreadRow | None:
-        made = await super()._begin(change, deleted, tx)
+    async def begin(self, change: Change, deleted: ThreadRow | None, tx: Transaction) -> ThreadRow | None:
+        made = await super().begin(change, deleted, tx)
         if made is not None and change.joins is None:
             await tx.run(self.sql.add_pool, (made.pool,))
         return made
@@ -249,9 +246,8 @@ class MysqlTransaction:
         for each in bound_many(statement, values, most_bytes=most):
             await self._add(each)
 
-    async def lock(self, pool: int, *, exclusive: bool) -> bool:
-        await self.rows(self._sql.hold[exclusive], (pool,))
-        return True
+    async def lock(self, pool: int) -> None:
+        await self.rows(self._sql.hold, (pool,))
 
     async def held(self, thread_id: str, *, exclusive: bool) -> tuple[int | None, ThreadRow | None]:
         """The pool that is held now, and the thread as it is thereafter, in one go."""

@@ -9,13 +9,14 @@ that is short, else its head and a digest (`key_of`), and only then does `<colum
 which is all of them in practice, therefore keep their order; longer ones keep some order, the same in every page.
 Checkpoint ids must be ordered exactly: they are limited.
 
-In a statement `?` binds a value, `?<column>` the key of a text, and `?<column>_full` its key and its whole text.
+In a statement `?` stands for a value, `?[<column>]` for the key of a text, and `?[<column>_full]` for its key and its
+whole text.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -24,8 +25,8 @@ from ...errors import InvalidRequest
 from ...ports.checkpoints import Change
 
 __all__ = [
-    "DIGEST_BYTES", "Expression", "ID_BYTES", "KEYED", "bound", "bound_many", "check_ids", "encoded", "key_of",
-    "with_text",
+    "DIGEST_BYTES", "Expression", "ID_BYTES", "Insert", "KEYED", "bound", "bound_many", "check_ids", "encoded",
+    "key_of", "with_text",
 ]  # fmt: skip
 
 # How many bytes the keys take. With the numbers beside them they stay below InnoDB's 3072 in every table, and
@@ -33,8 +34,6 @@ __all__ = [
 KEYED = {"thread_id": 1016, "name": 1016, "namespace": 500, "task_id": 400}
 ID_BYTES = 1000
 DIGEST_BYTES = 32
-# A place for a value, with the column whose key it becomes.
-_MARK = re.compile(rf"\?(?:({'|'.join(KEYED)})(_full)?\b)?")
 
 # Columns that hold text, as they are named in results; all others are bytes or numbers.
 _TEXT_COLUMNS = frozenset((
@@ -49,16 +48,29 @@ class Expression(str):
     __slots__ = ()
 
 
+class Insert(str):
+    """An INSERT of one row, and its parts, of which one of many rows is made."""
+
+    head: str
+    row: str
+    tail: str
+
+    def __new__(cls, head: str, row: str, tail: str = "") -> Insert:
+        made = super().__new__(cls, head + row + tail)
+        made.head, made.row, made.tail = head, row, tail
+        return made
+
+
 def bound(statement: str, values: Sequence[Any]) -> bytes:
     """A statement with its values, ready to be sent."""
     return _bound(statement, values).encode()
 
 
-def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: int) -> list[bytes]:
+def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: float = math.inf) -> list[bytes]:
     """The statements for several sets of values: inserts of many rows, or one statement for each."""
-    head, row, tail = _insert(statement)
-    if not row:
+    if not isinstance(statement, Insert):
         return [bound(statement, each) for each in values]
+    head, row, tail = statement.head, statement.row, statement.tail
     made: list[bytes] = []
     rows: list[str] = []
     size = 0
@@ -73,29 +85,25 @@ def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: i
 
 
 def _bound(statement: str, values: Sequence[Any]) -> str:
-    text, kinds = _template(statement)
-    return text % tuple(
-        [
-            _LITERALS[type(value)](value) if kind is None else kind(value)
-            for kind, value in zip(kinds, values, strict=True)
-        ]
-    )
+    parts, kinds = _template(statement)
+    made = [*parts]
+    made[1::2] = [
+        _LITERALS[type(value)](value) if kind is None else kind(value)
+        for kind, value in zip(kinds, values, strict=True)
+    ]
+    return "".join(made)
 
 
 @lru_cache(maxsize=1024)
-def _template(statement: str) -> tuple[str, tuple[Callable[[str], str] | None, ...]]:
-    """The statement as a %-format, and for each `?column` the function that writes its key."""
-    text = _MARK.sub("%s", statement.replace("%", "%%"))
-    marks = _MARK.findall(statement)
-    return text, tuple(_key_writer(column, has_whole=bool(full)) if column else None for column, full in marks)
-
-
-@lru_cache(maxsize=64)
-def _insert(statement: str) -> tuple[str, str, str]:
-    """An INSERT split into head, one row of marks, and tail."""
-    head, mark, tail = statement.partition(" VALUES ")
-    row, close, tail = tail.partition(")")
-    return head + mark, row + close, tail
+def _template(statement: str) -> tuple[list[str], list[Callable[[str], str] | None]]:
+    """The texts of a statement, each value's place between two of them; and for each that is keyed what writes it."""
+    first, *others = statement.split("?")
+    parts, kinds = [first], list[Callable[[str], str] | None]()
+    for text in others:
+        name, _, rest = text[1:].partition("]") if text.startswith("[") else ("", "", text)
+        parts += ("", rest)
+        kinds.append(_KEY_WRITERS[name] if name else None)
+    return parts, kinds
 
 
 def _key_writer(column: str, *, has_whole: bool) -> Callable[[str], str]:
@@ -109,6 +117,9 @@ def _key_writer(column: str, *, has_whole: bool) -> Callable[[str], str]:
         return _of_bytes(key_of(column, text)) + (f", {_of_bytes(text)}" if has_whole else "")
 
     return write
+
+
+_KEY_WRITERS = {f"{column}{end}": _key_writer(column, has_whole=bool(end)) for column in KEYED for end in ("", "_full")}
 
 
 def _of_bytes(value: bytes | bytearray | memoryview) -> str:

@@ -2,7 +2,7 @@
 
 The server puts the numbers of a row, and the lengths of its texts and bytes (-1 for NULL), side by side as words, and
 behind them, or in a second column, the texts and bytes themselves. It gives NULL for what exceeds max_allowed_packet,
-which was lowered then; such rows are read column by column (sql/reader.py).
+which was lowered then; such rows are read column by column (sql/writer.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...ports.checkpoints import CheckpointRow, Found, WriteRow
-from ...ports.rules import write_order
+from ...ports.checkpoints import CheckpointRow, Found
+from ..sql.reader import ordered_writes
 from .binding import bound
 from .statements import MysqlStatements
 
@@ -30,16 +30,18 @@ class PackedStatements:
     def __init__(self, sql: MysqlStatements) -> None:
         numbers = ["t.pool", "t.epoch", "c.form", "c.metadata_form", "c.step IS NULL", "ifnull(c.step, 0)", "c.created"]
         row, write = _columns(numbers, _CHECKPOINT), _columns(["w.idx", "w.form"], _WRITE)
-        of_thread = f"FROM {sql.t} t JOIN {{0}} {{1}} ON {{1}}.pool = t.pool AND {{1}}.thread = t.serial "
-        of_thread += "WHERE t.thread_id = ?thread_id AND {1}.namespace = ?namespace"
+        of_thread = sql.compared("t.thread_id")
+        of_write = f"{sql.compared('w.namespace')} AND w.checkpoint_id"
+        writes = f"FROM {sql.t} t JOIN {sql.w} w ON w.pool = t.pool AND w.thread = t.serial WHERE {of_thread}"
+        newest = f"({sql.newest_of(sql.dialect.mark('namespace'))})"
         self.chunk = f"concat({_words(['form'], _CHUNK)}, ' ', {_bytes(_CHUNK)})"
         self._rows: dict[bool, str] = {}
         # A checkpoint, and below it its writes, in one query and so from one state of the database.
         self._writes: dict[bool, str] = {}
-        for is_named, id in ((True, "?"), (False, f"({sql.newest_of('?namespace')})")):
-            self._rows[is_named] = f"SELECT {row} {of_thread.format(sql.c, 'c')} AND c.id = {id}"
-            below = f"SELECT {write} {of_thread.format(sql.w, 'w')} AND w.checkpoint_id = {id}"
-            self._writes[is_named] = f"{self._rows[is_named]} UNION ALL {below}"
+        for is_named, id in ((True, sql.dialect.mark()), (False, newest)):
+            found = f"SELECT {row} {sql.joined} {of_thread} AND {sql.compared('c.namespace')} AND c.id = {id}"
+            self._rows[is_named] = found
+            self._writes[is_named] = f"{found} UNION ALL SELECT {write} {writes} AND {of_write} = {id}"
 
     def find(self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool) -> bytes:
         """The query for a checkpoint, or the newest of its namespace."""
@@ -69,15 +71,13 @@ def found_of(rows: Sequence[Any], thread_id: str, namespace: str, epoch_base: in
         )  # fmt: skip
     if found is None:
         return None
-    writes = []
+    rows_of_writes = []
     for parts, body in packed:
         index, form, *lengths = map(int, parts)
         task_id, task_path, channel, links, data = _cut(body, lengths)
         texts = _text(task_path), _text(channel)
-        writes.append(WriteRow(namespace, found.id, _text(task_id), index, *texts, links, form, data))
-    if len(writes) > 1:
-        writes.sort(key=write_order)
-    return Found(thread_id, pool, epoch + epoch_base, found, writes)
+        rows_of_writes.append((namespace, found.id, _text(task_id), index, *texts, links, form, data))
+    return Found(thread_id, pool, epoch + epoch_base, found, ordered_writes(rows_of_writes))
 
 
 def chunk_of(packed: bytes) -> tuple[bytes, bytes, int, bytes]:

@@ -5,7 +5,7 @@
 One query decides. It puts pool and serial of the thread into variables of the session where thread, stamp, witnesses,
 head and lease are as the change expects, else NULL. All rows are inserted under these variables, and their columns take
 no NULL: a change that is refused fails at its first row. The server ends a packet at the first statement that fails, so
-COMMIT is not reached, and nothing is written. Why it was refused is found out by the general way (sql/writer.py).
+COMMIT is not reached, and nothing is written. Why it was refused is found out by the general way (sql/changes.py).
 A session that is not strict would take several rows with NULL: ours are strict (url.py), and given ones, which need not
 be, never send such a packet.
 
@@ -17,11 +17,8 @@ A thread that nobody has begun is begun by its first put in the same way; where 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from ...ports.checkpoints import Change
-from ...ports.rules import GENERATION_SHIFT, asked_at, lease_key
+from ...ports.rules import GENERATION_SHIFT, asked_at, lease_key, split_writes
 from .binding import Expression, bound, bound_many
 from .statements import LOCKS, MysqlStatements
 
@@ -39,23 +36,24 @@ class PutStatements:
         t, c = sql.t, sql.c
         of_witness = " AND ".join(map(sql.compared, ("w.namespace", "w.id", "w.created")))
         self._hold = {
-            exclusive: f"SELECT pool INTO {_POOL} FROM {sql.prefix}pools WHERE pool = ? {kind}"
+            exclusive: f"SELECT pool INTO {_POOL} FROM {sql.prefix}pools WHERE {sql.compared('pool')} {kind}"
             for exclusive, kind in LOCKS.items()
         }
-        self._hold_lease = f"SELECT max(left(value, ?)) INTO {_LEASE} FROM {sql.m} WHERE name = ?name {LOCKS[False]}"
+        v, named = sql.dialect.mark(), sql.compared("name")
+        self._hold_lease = f"SELECT max(left(value, {v})) INTO {_LEASE} FROM {sql.m} WHERE {named} {LOCKS[False]}"
         self._decide = (
-            f"SELECT max(t.pool), max(t.serial) INTO {_POOL}, {_THREAD} FROM {t} t WHERE t.thread_id = ?thread_id "
-            f"AND t.pool = ? AND t.epoch = ? AND t.status NOT IN ('archived', 'deleted')"
+            f"SELECT max(t.pool), max(t.serial) INTO {_POOL}, {_THREAD} FROM {t} t WHERE {sql.compared('t.thread_id')} "
+            f"AND t.pool = {v} AND t.epoch = {v} AND t.status NOT IN ('archived', 'deleted')"
         )
         # A thread that was begun anew may refuse what continues something of before.
-        self._is_after = " AND (t.deleted_before IS NULL OR t.deleted_before < ?)"
+        self._is_after = f" AND (t.deleted_before IS NULL OR t.deleted_before < {v})"
         self._has_witness = (
             f" AND EXISTS (SELECT 1 FROM {c} w WHERE w.pool = t.pool AND w.thread = t.serial AND {of_witness})"
         )
-        self._has_head = f" AND ({sql.newest_of('?namespace')}) <=> ?"
-        self._has_lease = f" AND {_LEASE} = ?"
+        self._has_head = f" AND ({sql.newest_of(sql.dialect.mark('namespace'))}) <=> {v}"
+        self._has_lease = f" AND {_LEASE} = {v}"
         self._own_pool = f"UPDATE {t} SET pool = serial WHERE serial = {_MADE}".encode()
-        self._touch = f"UPDATE {t} SET active = greatest(active, ?) WHERE serial = {_THREAD}"
+        self._touch = f"UPDATE {t} SET active = greatest(active, {v}) WHERE serial = {_THREAD}"
 
     def known(self, change: Change, epoch_base: int, *, touches: bool) -> list[bytes] | None:
         """A change of a thread that is known; None where the general way has to be taken."""
@@ -103,24 +101,19 @@ class PutStatements:
 
     def _rows(self, change: Change, pool: Expression, thread: Expression) -> list[bytes]:
         sql = self._sql
+        # Statements of any size: a packet that is too large is not sent at once.
         made: list[bytes] = []
         for statement, chunks in ((sql.add_chunk, change.chunks), (sql.move_chunk, change.moved)):
-            if chunks:
-                made += _inserts(statement, [(pool, *chunk) for chunk in sorted(chunks)])
+            made += bound_many(statement, [(pool, *chunk) for chunk in sorted(chunks)])
         for row in change.checkpoints:
             made.append(bound(sql.put_checkpoint, (pool, thread, *row)))
         if change.writes:
-            for statement, replaces in ((sql.add_write, False), (sql.replace_write, True)):
-                rows = [(pool, thread, *write[:-1]) for write in change.writes if write.replaces is replaces]
-                made += _inserts(statement, rows) if rows else []
+            writes = split_writes(change.writes, pool, thread)
+            for statement, rows in zip((sql.add_write, sql.replace_write), writes, strict=True):
+                made += bound_many(statement, rows)
             asked = asked_at(change)
             if asked is not None:
                 made.append(bound(sql.ask, (asked, change.thread_id, asked)))
         if made and change.settles is not None:
             made.append(bound(sql.settle, (change.thread_id, change.settles)))
         return made
-
-
-def _inserts(statement: str, rows: Sequence[Sequence[Any]]) -> list[bytes]:
-    # A packet that is too large is not sent at once, so the size of a statement does not matter here.
-    return bound_many(statement, rows, most_bytes=1 << 62)

@@ -6,12 +6,12 @@ A pool is locked by its row in `pools`: MySQL has no advisory locks that can be 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from ...ports.rules import HIDDEN
+from ..sql.records import RECORD_COLUMNS, REPLACED, record_marks
 from ..sql.statements import Dialect, Statements
-from .binding import DIGEST_BYTES, KEYED, encoded
+from .binding import DIGEST_BYTES, KEYED, Insert, encoded
 
 __all__ = ["LOCKS", "MysqlDialect", "MysqlStatements"]
 
@@ -22,40 +22,32 @@ _SHARED = "LOCK IN SHARE MODE"
 LOCKS = {False: _SHARED, True: "FOR UPDATE"}
 
 
-class MysqlDialect:
+class MysqlDialect(Dialect):
     """The common SQL with keyed columns; upserts, JSON and placeholders in MySQL's way."""
 
-    name = "mysql"
-    most_values = 512
     share_lock = f" {_SHARED}"
-    rows_together = 1  # the driver joins rows by itself
     space_of_items = "space"
 
-    def text(self, statement: str) -> str:
-        return statement
+    def mark(self, column: str = "") -> str:
+        name = column.rpartition(".")[2]
+        return f"?[{name}]" if name in KEYED else "?"
 
     def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
         names, marks = [], []
         for column in columns.split(", "):
             names += [column, f"{column}_full"] if column in _WHOLE else [column]
-            marks.append(f"?{column}_full" if column in _WHOLE else "?name" if column == "name" else "?")
-        body = f"INTO {table} ({', '.join(names)}) VALUES ({', '.join(marks)})"
+            marks.append(f"?[{column}_full]" if column in _WHOLE else self.mark(column))
+        into, row = f"INTO {table} ({', '.join(names)}) VALUES ", f"({', '.join(marks)})"
         if replace:
-            return f"REPLACE {body}"
-        if key in ("name", "thread_id", "space, path"):
-            return f"INSERT {body}"  # whether it was there is asked; see MysqlTransaction.run
-        # IGNORE would also swallow what does not fit.
-        return f"INSERT {body} ON DUPLICATE KEY UPDATE pool = pool"
+            return Insert(f"REPLACE {into}", row)
+        # Whether it was there is asked for some: see MysqlTransaction.run. IGNORE would also swallow what does not fit.
+        is_asked = key in ("name", "thread_id", "space, path")
+        return Insert(f"INSERT {into}", row, "" if is_asked else " ON DUPLICATE KEY UPDATE pool = pool")
 
-    def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
-        names = columns.split(", ")
-        held = {*key.split(", "), kept, raised}
-        changes = [f"{name} = VALUES({name})" for name in names if name not in held]
-        marks = ", ".join([f"({', '.join('?' * len(names))})"] * rows)
-        return (
-            f"INSERT INTO {table} ({columns}) VALUES {marks} "
-            f"ON DUPLICATE KEY UPDATE {', '.join(changes)}, {raised} = {raised} + 1"
-        )
+    def upsert(self, table: str, rows: int = 1) -> str:
+        changes = ", ".join(f"{name} = VALUES({name})" for name in REPLACED)
+        tail = f" ON DUPLICATE KEY UPDATE {changes}, version = version + 1"
+        return Insert(f"INSERT INTO {table} ({RECORD_COLUMNS}) VALUES ", record_marks("?", rows), tail)
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
         # The JSON is ours and flat: a key and a value that are there stand in it as these very bytes. A longer
@@ -66,41 +58,26 @@ class MysqlDialect:
         condition, bound = self.json_equals(column, key, value)
         return f"({column} IS NULL OR instr({column}, ?) = 0 OR {condition})", [bound[0], *bound]
 
-    def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
-        return None
-
-    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
-        mark = "?thread_id" if column.endswith("thread_id") else "?"
-        return f"{column} IN ({', '.join([mark] * len(values))})", list(values)
-
 
 class MysqlStatements(Statements):
     """The common statements, with those that MySQL needs in another form, or in addition."""
 
-    namespaces_of_heads = 2
-
     def __init__(self, dialect: Dialect, prefix: str) -> None:
         super().__init__(dialect, prefix)
         t, c, k, p = self.t, self.c, self.k, prefix + "pools"
-        by_id, in_namespace = self.compared("thread_id"), self.compared("namespace")
-        self.newest_id = f"SELECT max(id) AS id FROM {c} WHERE pool = ? AND thread = ? AND {in_namespace}"
+        of_pool = self.compared("pool")
+        self.newest_id = f"SELECT max(id) AS id FROM {c} WHERE {self.at}"
         # MySQL documents that DISTINCT, too, may compare no more than max_sort_length bytes: roots would be lost.
-        self.roots = f"SELECT links, 1 FROM {c} WHERE pool = ? UNION ALL SELECT links, 0 FROM {self.w} WHERE pool = ?"
+        self.roots = f"SELECT links, 1 FROM {c} WHERE {of_pool} UNION ALL SELECT links, 0 FROM {self.w} WHERE {of_pool}"
         # How many rows each table has, and the bytes in them.
-        own = ((c, "document) + length(metadata"), (self.w, "data"), (k, "data"))
-        self.counts = [
-            f"SELECT count(*), coalesce(sum(length({columns}) + length(links)), 0) FROM {table}"
-            for table, columns in own
-        ]
+        self.counts = [f"SELECT count(*), {size} FROM {table}" for table, size in self.sizes()]
         # The chunks of a pool and its lock, in one.
-        self.drop_pool = f"DELETE p, k FROM {p} p LEFT JOIN {k} k ON k.pool = p.pool WHERE p.pool = ?"
-        self.add_pool = f"INSERT INTO {p} (pool) VALUES (?)"
-        one, of_thread = f"SELECT pool FROM {p} WHERE pool = ", f"(SELECT pool FROM {t} WHERE {by_id})"
+        self.drop_pool = f"DELETE p, k FROM {p} p LEFT JOIN {k} k ON k.pool = p.pool WHERE p.{of_pool}"
+        self.add_pool = f"INSERT INTO {p} (pool) VALUES ({dialect.mark()})"
+        one, of_thread = f"SELECT pool FROM {p} WHERE", f"(SELECT pool FROM {t} WHERE {self.compared('thread_id')})"
         # A pool's lock by its number, or by its thread. A subquery's rows are read and not locked.
-        self.hold = {exclusive: f"{one}? {kind}" for exclusive, kind in LOCKS.items()}
-        self.hold_of = {exclusive: f"{one}{of_thread} {kind}" for exclusive, kind in LOCKS.items()}
-        head, _, _ = self.heads.rpartition(" AND c.id = ")
-        self.heads = f"{head} AND c.id = ({self.newest_of('?namespace')})"
+        self.hold = f"{one} {of_pool} {LOCKS[True]}"
+        self.hold_of = {exclusive: f"{one} pool = {of_thread} {kind}" for exclusive, kind in LOCKS.items()}
         # The number of rows that these change is not asked for: they travel with a later statement.
         self.can_wait = frozenset((
             self.put_checkpoint, self.touch, self.own_pool, self.add_pool, self.drop_writes, self.drop_checkpoints,
@@ -112,10 +89,6 @@ class MysqlStatements(Statements):
         # itself, it may go by age through the checkpoints of all threads.
         here = f"n.pool = t.pool AND n.thread = t.serial AND n.namespace = {namespace}"
         return f"SELECT n.id FROM {self.c} n FORCE INDEX (PRIMARY) WHERE {here} ORDER BY n.id DESC LIMIT 1"
-
-    def compared(self, column: str, sign: str = "=") -> str:
-        name = column.rpartition(".")[2]
-        return f"{column} {sign} ?{name if name in KEYED else ''}"
 
     def read(self, columns: str) -> str:
         return ", ".join(map(_read, columns.split(", ")))

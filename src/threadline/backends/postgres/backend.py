@@ -20,25 +20,25 @@ therefore has a stale stamp if a connection was lost meanwhile, or if the server
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ThreadlineError
-from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Stale, Stamp, ThreadRow
+from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Stale, Stamp
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT
 from ...ports.storage import Space
-from ...ports.whole import Whole
 from ..layers.patience import unhurried
 from ..server import PerLoop
+from ..sql.changes import LastNoted
 from ..sql.reader import Work, ordered_writes
-from ..sql.statements import Statements, standard_upsert
-from ..sql.writer import SqlBackend, Transaction
+from ..sql.records import record_marks, standard_upsert
+from ..sql.statements import Dialect, Statements
+from ..sql.writer import SqlBackend
 from .binary import BytesArray
-from .put import PutStatements, replacing, split_writes, usual
-from .records import PostgresRecords
-from .together import ManyStatements, Put, Together, apply_many
+from .put import PutStatements, replacing, split_found, usual
+from .records import PostgresRecords, record_key
+from .together import PostgresChanges, Put, Together
 from .vectors import PostgresVectors
 from .wire import Statement
 
@@ -50,13 +50,10 @@ if TYPE_CHECKING:
 __all__ = ["PostgresBackend", "PostgresDatabase", "PostgresDialect", "PostgresStatements", "PostgresTransaction"]
 
 T = TypeVar("T")
-_MOST_AMONG = 2000
 # So few values are looked for one by one, whatever the server knows of the table.
 _FEW = 8
 _WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# Of so many threads it is remembered when they were said to be in use.
-_MOST_ACTIVE = 10_000
 
 # For one transaction. A store that is being filled has no statistics, and a plan that was made for its first rows, and
 # kept since, reads whole tables when they have grown.
@@ -71,45 +68,34 @@ def _noted_at(column: str, key: str) -> str:
     return f"coalesce({column} -> '{key}', {_ABSENT})"
 
 
-class PostgresDialect:
+class PostgresDialect(Dialect):
     """The common SQL, with psycopg's placeholders, upserts and arrays."""
 
-    name = "postgresql"
-    most_values = _MOST_AMONG
+    most_values = 2000
     share_lock = " FOR SHARE"
     rows_together = 25
-    # Without statistics the primary key looks cheaper than any other index. As an expression, it is none of that key.
-    space_of_items = "space + 0"
 
-    def __init__(self, indexed: Sequence[str] = (), *, may_index: bool = True) -> None:
-        self._indexed = frozenset(indexed)
-        self._may_index = may_index
-
-    def text(self, statement: str) -> str:
-        return statement.replace("?", "%s")
+    def mark(self, column: str = "") -> str:
+        return "%s"
 
     def insert(self, table: str, columns: str, key: str, *, replace: bool) -> str:
-        marks = ", ".join("?" * len(columns.split(", ")))
+        marks = ", ".join(["%s"] * len(columns.split(", ")))
         # An insert that ignores names no key: a policy that adds a tenant to the keys need not change a statement.
         conflict = replacing(columns, key) if replace else "ON CONFLICT DO NOTHING"
         return f"INSERT INTO {table} ({columns}) VALUES ({marks}) {conflict}"
 
-    def upsert(self, table: str, columns: str, key: str, *, kept: str, raised: str, rows: int = 1) -> str:
-        # By the name of the primary key: a policy that adds a tenant to it need not change a statement.
-        made = standard_upsert(table, columns, key, kept=kept, raised=raised, rows=rows)
-        return made.replace(f"ON CONFLICT ({key})", f"ON CONFLICT ON CONSTRAINT {table.rpartition('.')[2]}_pkey", 1)
+    def upsert(self, table: str, rows: int = 1) -> str:
+        return standard_upsert(table, record_marks("%s", rows), record_key(table))
 
     def json_equals(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
-        if key in self._indexed:
-            return f"({column} -> '{key}') = ?::jsonb", [json.dumps(value)]
-        return f"{column} @> ?::jsonb", [json.dumps({key: value})]
+        if key in self.indexed:
+            return f"({column} -> '{key}') = %s::jsonb", [json.dumps(value)]
+        return f"{column} @> %s::jsonb", [json.dumps({key: value})]
 
     def json_may_equal(self, column: str, key: str, value: Any) -> tuple[str, list[Any]]:
-        return f"{_noted_at(column, key)} IN (?::jsonb, {_ABSENT})", [json.dumps(value)]
+        return f"{_noted_at(column, key)} IN (%s::jsonb, {_ABSENT})", [json.dumps(value)]
 
     def record_index(self, table: str, name: str, key: str) -> tuple[str, str] | None:
-        if not self._may_index:
-            return None
         there = (
             f"SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid "
             f"WHERE i.indrelid = to_regclass('{table}') AND c.relname = lower('{name}')"
@@ -121,13 +107,15 @@ class PostgresDialect:
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         array = BytesArray(values) if values and isinstance(values[0], bytes) else list(values)
         if len(array) <= _FEW or not isinstance(array[0], str):
-            return f"{column} = ANY(?)", [array]
+            return f"{column} = ANY(%s)", [array]
         # Of a table without statistics the server would read a whole thread for each batch: bounds keep it from that.
-        return f"{column} = ANY(?) AND {column} BETWEEN ? AND ?", [array, min(array), max(array)]
+        return f"{column} = ANY(%s) AND {column} BETWEEN %s AND %s", [array, min(array), max(array)]
 
 
 class PostgresStatements(Statements):
     """The common statements, where a thread that joins no pool has one of its own by itself."""
+
+    before_wholes = _BY_INDEX
 
     def __init__(self, dialect: PostgresDialect, prefix: str) -> None:
         super().__init__(dialect, prefix)
@@ -158,16 +146,14 @@ class PostgresTransaction:
         if values:
             await self._send([(statement, one) for one in values])
 
-    async def lock(self, pool: int, *, exclusive: bool) -> bool:
-        if not exclusive:
-            return False  # a thread's own row is held by who reads it (`_held`)
+    async def lock(self, pool: int) -> None:
         known: set[Any] | None = None
         while True:
             held = set(await self.rows(self._pool_held_alone, (pool,)))
             # A fork that joined while this waited is found by the next look. When one finds none, nobody can join any
             # more: who forks holds the row of a living thread of the pool.
             if known is not None and held <= known:
-                return True
+                return
             known = held
 
     async def _send(self, steps: Sequence[Step]) -> list[Result]:
@@ -272,13 +258,11 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         *,
         is_of_loop: bool,
     ) -> None:
-        super().__init__(database, statements)
+        super().__init__(database, statements, PostgresChanges(statements, put, identity))
         self._put = put
-        self._many = ManyStatements(statements)
         self._identity = identity
         self._together = PerLoop(lambda: Together(self.put_all)) if is_of_loop else None
-        # When threads were last said to be in use: for as long as that is recent, a put need not look.
-        self._active: dict[str, float] = {}
+        self._noted = LastNoted()
 
     def forget_waiting(self) -> None:
         """In a forked child: what waits is the parent's."""
@@ -294,7 +278,7 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
 
     async def _apply_at_once(self, change: Change) -> Applied | None:
         """Make a change by one statement; None if it is not of the usual kind, or its thread is not as expected."""
-        is_idle = change.now - self._active.get(change.thread_id, -math.inf) > ACTIVITY_SECONDS
+        is_idle = change.now - self._noted[change.thread_id] > ACTIVITY_SECONDS
         made = usual(change, self._identity.server or 0.0, may_touch=is_idle)
         if made is None:
             return None
@@ -346,51 +330,8 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         if not rows or not rows[0]:
             return change.stamp if rows else None
         [(pool, epoch, active)] = rows
-        if len(self._active) >= _MOST_ACTIVE:
-            self._active.clear()
-        self._active[change.thread_id] = active if change.now - active <= ACTIVITY_SECONDS else change.now
+        self._noted[change.thread_id] = active if change.now - active <= ACTIVITY_SECONDS else change.now
         return change.stamp or (pool, epoch + (generation << GENERATION_SHIFT))
-
-    async def _apply_all(self, changes: Sequence[Change], tx: Transaction) -> list[Applied | Stale]:
-        if any(change.stamp is not None for change in changes):
-            await self._note_server(tx)
-        if len(changes) > 1:
-            named = {change.thread_id for change in changes} | {change.joins for change in changes if change.joins}
-            alone = any(_is_alone(change) for change in changes)
-            await tx.rows(self._put.all_held_alone if alone else self._put.all_held, (sorted(named),))
-            made = await apply_many(self._many, changes, tx)
-            if made is not None:
-                return list(made)
-        return await super()._apply_all(changes, tx)
-
-    async def _note_server(self, tx: Transaction) -> None:
-        """Begin a new generation where the server is another than the one that was known."""
-        [(born,)] = await tx.rows(self._put.server_born)
-        begun = self._identity.saw(born)
-        if begun is not None:
-            tx.epoch_base = begun << GENERATION_SHIFT
-
-    async def _held(self, thread_id: str, tx: Transaction, *, exclusive: bool) -> ThreadRow | None:
-        held = self._put.held_alone if exclusive else self._put.held
-        while True:
-            rows = await tx.rows(held, (thread_id,))
-            # What is left of a deleted thread is not held: nothing is written to it.
-            thread = ThreadRow(*rows[0]) if rows else await self._thread(thread_id, tx)
-            if rows or thread is None or thread.status == "deleted":
-                return thread
-
-    async def _held_with_pool(self, thread_id: str, tx: Transaction) -> ThreadRow | None:
-        thread = await self._thread(thread_id, tx)
-        if thread is not None and thread.status != "deleted":
-            await tx.lock(thread.pool, exclusive=True)
-            # It may have been deleted, and begun anew in another pool.
-            again = await self._thread(thread_id, tx)
-            return again if again is None or again.pool == thread.pool else await self._held_with_pool(thread_id, tx)
-        return thread
-
-    async def _wholes(self, thread_ids: Sequence[str], tx: Transaction) -> list[Whole]:
-        await tx.rows(_BY_INDEX)
-        return await super()._wholes(thread_ids, tx)
 
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
@@ -401,22 +342,12 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         rows, epoch_base = await self.database.ask(statements[checkpoint_id is None], place)
         if not rows:
             return None
-        found, writes = split_writes(rows, namespace)
+        found, writes = split_found(rows, namespace)
         row = CheckpointRow(namespace, *found[2:])
         return Found(thread_id, found[0], found[1] + epoch_base, row, ordered_writes(writes) if writes else [])
 
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         found: list[tuple[bytes, bytes, int, bytes]] = []
-        for part in self._batches(digests):
+        for part in self.sql.batches(digests):
             found += (await self.database.ask(self._put.chunks, (pool, BytesArray(part))))[0]
         return found
-
-    def _batches(self, values: Sequence[T]) -> Iterator[Sequence[T]]:
-        # An array is one value, whatever its length: nothing to pad.
-        for start in range(0, len(values), _MOST_AMONG):
-            yield values[start : start + _MOST_AMONG]
-
-
-def _is_alone(change: Change) -> bool:
-    """Whether the writer must be alone with its thread: who expects a head, or to be the first, must see the others."""
-    return change.head is not None or bool(change.firsts)

@@ -22,6 +22,7 @@ __all__ = [
     "RealsArray",
     "TextsArray",
     "WholesArray",
+    "arrays",
     "bound",
     "escape",
     "plain",
@@ -98,6 +99,14 @@ class RealsArray(list[Any]):
     """A list that is sent as `float8[]`."""
 
 
+def arrays(types: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """The columns of rows, each as an array of its type."""
+    return [_OF_TYPE[kind](column) for kind, column in zip(types, zip(*rows, strict=True), strict=True)]
+
+
+_OF_TYPE: dict[str, type[list[Any]]] = {
+    "text": TextsArray, "bigint": WholesArray, "bytea": BytesArray, "float8": RealsArray
+}  # fmt: skip
 # Dimensions, whether there are NULLs, the type of the elements, how many, and where counting begins.
 _ARRAY_HEAD = struct.Struct("!iiIii")
 _LENGTH = struct.Struct("!i")

@@ -19,28 +19,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...ports.checkpoints import Change, CheckpointRow
-from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, lease_key
-from ..sql.statements import CHECKPOINT_COLUMNS, THREAD_COLUMNS, WRITE_COLUMNS, Statements
-from .binary import BytesArray, RealsArray, TextsArray, WholesArray
+from ...ports.checkpoints import Change
+from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, lease_key, split_writes
+from ..sql.statements import (
+    CHECKPOINT_COLUMNS,
+    CHECKPOINT_KEY,
+    CHUNK_COLUMNS,
+    CHUNK_KEY,
+    THREAD_COLUMNS,
+    WRITE_COLUMNS,
+    WRITE_KEY,
+    Statements,
+)
+from .binary import arrays
 from .schema import SERVER_BORN
 from .wire import Statement
 
-__all__ = ["PutStatements", "Usual", "replacing", "split_writes", "usual"]
+__all__ = [
+    "CHECKPOINT_TYPES", "CHUNK_TYPES", "PutStatements", "Usual", "WRITE_TYPES", "given", "latest", "replacing",
+    "split_found", "usual",
+]  # fmt: skip
 
-_CHECKPOINT_TYPES = (
-    "text", "text", "text", "bytea", "bigint", "bytea", "bigint", "bytea", "bigint", "text", "text", "float8",
-    # Its own binary form begins with a number of a version.
-    "text::jsonb",
+# JSON, the last column, is text until the statement casts it: its own binary form begins with a number of a version.
+CHECKPOINT_TYPES = (
+    "text", "text", "text", "bytea", "bigint", "bytea", "bigint", "bytea", "bigint", "text", "text", "float8", "text"
 )  # fmt: skip
-_WRITE_TYPES = ("text", "text", "text", "bigint", "text", "text", "bytea", "bigint", "bytea")
-_CHUNK_COLUMNS = "digest, links, form, data"
-_CHUNK_TYPES = ("bytea", "bytea", "bigint", "bytea")
-_ARRAYS: dict[str, type[list[Any]]] = {
-    "text": TextsArray, "bigint": WholesArray, "bytea": BytesArray, "float8": RealsArray
-}  # fmt: skip
-# In an array, JSON is text until the statement casts it.
-_CHECKPOINT_ARRAYS = tuple(kind.partition("::")[0] for kind in _CHECKPOINT_TYPES)
+WRITE_TYPES = ("text", "text", "text", "bigint", "text", "text", "bytea", "bigint", "bytea")
+CHUNK_TYPES = ("bytea", "bytea", "bigint", "bytea")
 # Where a write's columns stand in the row of a checkpoint; the rest is empty.
 _WRITE_IN_FOUND = (
     ("", "bigint"), ("", "bigint"), ("task_id", "text"), ("task_path", "text"), ("links", "bytea"), ("form", "integer"),
@@ -121,15 +126,15 @@ def usual(change: Change, server_born: float, *, may_touch: bool) -> Usual | Non
         values += (change.now, settles if settles is not None else asked)
     elif noting:
         values.append(change.now)
-    chunks = _added(values, sorted(change.chunks), _CHUNK_TYPES) if change.chunks else 0
-    moved = _added(values, sorted(change.moved), _CHUNK_TYPES) if change.moved else 0
-    checkpoints = _put(values, change.checkpoints)
+    chunks = _added(values, sorted(change.chunks), CHUNK_TYPES) if change.chunks else 0
+    moved = _added(values, sorted(change.moved), CHUNK_TYPES) if change.moved else 0
+    rows = change.checkpoints
+    checkpoints = _added(values, latest(rows, 2) if len(rows) > 1 else rows, CHECKPOINT_TYPES, 1)
     adds = replaces = 0
     if change.writes:
-        adds = _added(values, sorted([write[:-1] for write in change.writes if not write.replaces]), _WRITE_TYPES)
-        # Of two under one key the later counts; one statement cannot replace a row twice.
-        last = {write[:4]: write[:-1] for write in change.writes if write.replaces}
-        replaces = _added(values, sorted(last.values()), _WRITE_TYPES) if last else 0
+        added, replaced = split_writes(change.writes)
+        adds = _added(values, sorted(added), WRITE_TYPES)
+        replaces = _added(values, latest(replaced, 4), WRITE_TYPES) if replaced else 0
     shape = _Shape(
         begins, stamp is not None, len(change.witnesses), change.lease is not None, is_headed, noting,
         chunks, moved, checkpoints, adds, replaces,
@@ -145,26 +150,19 @@ def _head_of(change: Change) -> tuple[str, str | None, str | None]:
     return namespace, expected, own
 
 
-def _put(values: list[Any], rows: Sequence[CheckpointRow]) -> int:
-    """Add the values of checkpoints: of one as they are, of more as arrays. Returns how many the statement takes."""
-    if len(rows) <= 1:
-        for row in rows:
-            values += row
-        return len(rows)
-    # Of two under one key the later counts; one statement cannot replace a row twice.
-    last = sorted({row.key: row for row in rows}.values(), key=lambda row: row.key)
-    values += [_ARRAYS[kind](column) for kind, column in zip(_CHECKPOINT_ARRAYS, zip(*last, strict=True), strict=True)]
-    return _MOST_SINGLE + 1
-
-
-def _added(values: list[Any], rows: Sequence[Sequence[Any]], types: Sequence[str]) -> int:
+def _added(values: list[Any], rows: Sequence[Sequence[Any]], types: Sequence[str], most: int = _MOST_SINGLE) -> int:
     """Add the values of rows; returns how many rows the statement takes, where all numbers above a few are alike."""
-    if len(rows) <= _MOST_SINGLE:
+    if len(rows) <= most:
         for row in rows:
             values += row
         return len(rows)
-    values += [_ARRAYS[kind](column) for kind, column in zip(types, zip(*rows, strict=True), strict=True)]
+    values += arrays(types, rows)
     return _MOST_SINGLE + 1
+
+
+def latest(rows: Sequence[Any], key_columns: int) -> list[Any]:
+    """Rows by their keys; of two under one key the later counts, as one statement cannot replace a row twice."""
+    return sorted({row[:key_columns]: row for row in rows}.values())
 
 
 class PutStatements:
@@ -190,32 +188,28 @@ class PutStatements:
             f"FOR UPDATE OF t"
         )
         self.chunks = Statement(
-            f"SELECT digest, links, form, data FROM {sql.k} WHERE pool = $1::bigint AND digest = ANY($2::bytea[])"
+            f"SELECT {CHUNK_COLUMNS} FROM {sql.k} WHERE pool = $1::bigint AND digest = ANY($2::bytea[])"
         )
         self._read(sql)
 
     def _read(self, sql: Statements) -> None:
         """Statements that find a checkpoint, alone and with its writes below it: from one state of the database."""
         columns = CHECKPOINT_COLUMNS.split(", ")[1:]
-        found = (
-            f"SELECT t.pool, t.epoch, {', '.join('c.' + column for column in columns)} FROM {sql.t} t JOIN {sql.c} c "
-            f"ON c.pool = t.pool AND c.thread = t.serial WHERE t.thread_id = $1::text AND c.namespace = $2::text"
-        )
-        named, newest = f"{found} AND c.id = $3::text", f"{found} ORDER BY c.id DESC LIMIT 1"
+        found = f"t.pool, t.epoch, {', '.join('c.' + column for column in columns)}"
+        here = f"{sql.joined} t.thread_id = $1::text AND c.namespace = $2::text"
         written = ", ".join(f"w.{column}" if column else f"NULL::{kind}" for column, kind in _WRITE_IN_FOUND)
         below = (
             f"SELECT {written} FROM found f JOIN {sql.w} w ON w.pool = f.pool AND w.thread = f.thread "
             f"AND w.namespace = $2::text AND w.checkpoint_id = f.id"
         )
-        given = ", ".join(["pool", "epoch", *columns])
-        self.find = {False: Statement(named), True: Statement(newest)}
-        self.find_with_writes = {
-            is_newest: Statement(
-                f"WITH found AS MATERIALIZED ({one.replace('SELECT t.pool', 'SELECT t.serial AS thread, t.pool')}) "
-                f"SELECT {given} FROM found UNION ALL {below}"
+        self.find: dict[bool, Statement] = {}
+        self.find_with_writes: dict[bool, Statement] = {}
+        for is_newest, which in ((False, "AND c.id = $3::text"), (True, "ORDER BY c.id DESC LIMIT 1")):
+            self.find[is_newest] = Statement(f"SELECT {found} {here} {which}")
+            self.find_with_writes[is_newest] = Statement(
+                f"WITH found AS MATERIALIZED (SELECT t.serial AS thread, {found} {here} {which}) "
+                f"SELECT pool, epoch, {', '.join(columns)} FROM found UNION ALL {below}"
             )
-            for is_newest, one in ((False, named), (True, newest))
-        }
 
     def of(self, shape: _Shape) -> Statement:
         """The statement of a shape: it gives a row if the change was made, else none.
@@ -234,21 +228,20 @@ class PutStatements:
         if shape.noting:
             parts.append(self._noted(shape.noting, mark))
         for count, conflict in (
-            (shape.chunks, "ON CONFLICT DO NOTHING"), (shape.moved, replacing(_CHUNK_COLUMNS, "pool, digest"))
+            (shape.chunks, "ON CONFLICT DO NOTHING"), (shape.moved, replacing(CHUNK_COLUMNS, CHUNK_KEY))
         ):  # fmt: skip
             if count:
-                rows = _rows(mark, count, _CHUNK_COLUMNS, _CHUNK_TYPES)
+                rows = _rows(mark, count, CHUNK_COLUMNS, CHUNK_TYPES)
                 parts.append(
-                    f"INSERT INTO {sql.k} (pool, {_CHUNK_COLUMNS}) SELECT live.pool, n.* FROM {rows} {conflict}"
+                    f"INSERT INTO {sql.k} (pool, {CHUNK_COLUMNS}) SELECT live.pool, n.* FROM {rows} {conflict}"
                 )
         if shape.checkpoints:
             parts.append(self._checkpoints_put(shape.checkpoints, mark))
-        key = "pool, thread, namespace, checkpoint_id, task_id, idx"
         for count, conflict in (
-            (shape.adds, "ON CONFLICT DO NOTHING"), (shape.replaces, replacing(WRITE_COLUMNS, key))
+            (shape.adds, "ON CONFLICT DO NOTHING"), (shape.replaces, replacing(WRITE_COLUMNS, WRITE_KEY))
         ):  # fmt: skip
             if count:
-                rows = _rows(mark, count, WRITE_COLUMNS, _WRITE_TYPES)
+                rows = _rows(mark, count, WRITE_COLUMNS, WRITE_TYPES)
                 parts.append(
                     f"INSERT INTO {sql.w} (pool, thread, {WRITE_COLUMNS}) SELECT live.pool, live.serial, n.* "
                     f"FROM {rows} {conflict}"
@@ -259,12 +252,12 @@ class PutStatements:
 
     def _checkpoints_put(self, count: int, mark: _Marks) -> str:
         """The insert of one checkpoint, or of many."""
-        conflict = replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
+        conflict = replacing(CHECKPOINT_COLUMNS, CHECKPOINT_KEY)
         into = f"INSERT INTO {self._sql.c} (pool, thread, {CHECKPOINT_COLUMNS}) SELECT live.pool, live.serial"
         if count == 1:
-            return f"{into}, {', '.join(map(mark, _CHECKPOINT_TYPES))} FROM live {conflict}"
-        given = CHECKPOINT_COLUMNS.replace("searchable", "searchable::jsonb")
-        return f"{into}, {given} FROM {_rows(mark, count, CHECKPOINT_COLUMNS, _CHECKPOINT_ARRAYS)} {conflict}"
+            return f"{into}, {', '.join(map(mark, CHECKPOINT_TYPES))}::jsonb FROM live {conflict}"
+        rows = _rows(mark, count, CHECKPOINT_COLUMNS, CHECKPOINT_TYPES)
+        return f"{into}, {given(CHECKPOINT_COLUMNS)} FROM {rows} {conflict}"
 
     def _begun(self, shape: _Shape, mark: _Marks) -> str:
         """A thread that is made, unless there is one of that id."""
@@ -356,7 +349,7 @@ def _rows(mark: _Marks, count: int, columns: str, types: Sequence[str]) -> str:
     return f"live, (VALUES {rows}) AS n ({columns})"
 
 
-def split_writes(rows: list[Any], namespace: str) -> tuple[Any, list[Any]]:
+def split_found(rows: list[Any], namespace: str) -> tuple[Any, list[Any]]:
     """A checkpoint's row, and its writes, from what a query `find_with_writes` found."""
     if len(rows) == 1:
         return rows[0], []
@@ -366,6 +359,11 @@ def split_writes(rows: list[Any], namespace: str) -> tuple[Any, list[Any]]:
         (namespace, found[2], row[2], row[9], row[3], row[10], row[4], row[5], row[6]) for row in rows if row[0] is None
     ]
     return found, writes
+
+
+def given(columns: str) -> str:
+    """Columns as an insert takes them from arrays, in which JSON is text."""
+    return ", ".join(f"{name}::jsonb" if name == "searchable" else name for name in columns.split(", "))
 
 
 def replacing(columns: str, key: str) -> str:

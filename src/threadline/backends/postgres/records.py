@@ -12,27 +12,18 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ...ports.records import PlainPuts, RecordChange
-from ..sql.records import RECORD_COLUMNS, SqlRecords
-from .binary import BytesArray, RealsArray, TextsArray, WholesArray
+from ..sql.records import RECORD_COLUMNS, SqlRecords, raising
+from .binary import arrays
+from .put import given
 from .wire import Question, Statement
 
 if TYPE_CHECKING:
     from .backend import PostgresDatabase
 
-__all__ = ["PostgresRecords"]
+__all__ = ["PostgresRecords", "record_key"]
 
-# How a column is sent, in the order of the table's columns: as one value, and as an array.
-_COLUMNS: list[tuple[str, type]] = [
-    ("bigint", WholesArray),
-    ("bytea", BytesArray),
-    ("bigint", WholesArray),
-    ("bytea", BytesArray),
-    ("text", TextsArray),
-    ("float8", RealsArray),
-    ("float8", RealsArray),
-    ("float8", RealsArray),
-    ("bigint", WholesArray),
-]
+# In the order of the table's columns.
+_TYPES = ("bigint", "bytea", "bigint", "bytea", "text", "float8", "float8", "float8", "bigint")
 _PATIENCE = "(SELECT set_config('lock_timeout', $1::text, true)) AS patience"
 # More rows than these are sent in several statements of one transaction, so that none grows without bound.
 _MOST_ROWS = 1000
@@ -59,23 +50,23 @@ class PostgresRecords(SqlRecords):
         return None
 
 
+def record_key(table: str) -> str:
+    """The primary key by its name: a policy that adds a tenant to it need not change a statement."""
+    return f"ON CONSTRAINT {table.rpartition('.')[2]}_pkey"
+
+
 class _Plain:
     """The statements of changes without a condition. Each takes first how long it may wait."""
 
     def __init__(self, table: str) -> None:
-        names = RECORD_COLUMNS.split(", ")
-        held = {"space", "path", "created", "version"}
-        raised = ", ".join(f"{name} = excluded.{name}" for name in names if name not in held)
-        # By the name of the primary key: a policy that adds a tenant to it need not change a statement.
-        key = f"{table.rpartition('.')[2]}_pkey"
-        conflict = f"ON CONFLICT ON CONSTRAINT {key} DO UPDATE SET {raised}, version = held.version + 1"
+        conflict = raising(record_key(table))
         insert = f"INSERT INTO {table} AS held ({RECORD_COLUMNS}) SELECT"
-        values = ", ".join(f"${at}::{kind}" + "::jsonb" * (kind == "text") for at, (kind, _) in enumerate(_COLUMNS, 2))
-        arrays = ", ".join(f"${at}::{kind}[]" for at, (kind, _) in enumerate(_COLUMNS, 2))
-        shown = RECORD_COLUMNS.replace("searchable", "searchable::jsonb")
+        values = ", ".join(f"${at}::{kind}" + "::jsonb" * (kind == "text") for at, kind in enumerate(_TYPES, 2))
+        columns = ", ".join(f"${at}::{kind}[]" for at, kind in enumerate(_TYPES, 2))
         self._one = _writing(f"{insert} {values} FROM {_PATIENCE} {conflict}")
         self._many = _writing(
-            f"{insert} {shown} FROM {_PATIENCE} CROSS JOIN unnest({arrays}) AS new ({RECORD_COLUMNS}) {conflict}"
+            f"{insert} {given(RECORD_COLUMNS)} FROM {_PATIENCE} CROSS JOIN unnest({columns}) AS new ({RECORD_COLUMNS}) "
+            f"{conflict}"
         )
         self._alike = _writing(
             f"{insert} $2::bigint, path, $3::bigint, value, searchable::jsonb, $4::float8, $4::float8, $5::float8, 1 "
@@ -93,7 +84,7 @@ class _Plain:
             [(space, name, record, _)] = changes
             if record is not None:
                 return [(self._one, (patience, int(space), *record[:7], 1))]
-            return [(self._drop, (patience, WholesArray((int(space),)), BytesArray((name,))))]
+            return [(self._drop, (patience, *arrays(_TYPES[:2], [(int(space), name)])))]
         if type(changes) is PlainPuts and changes.are_alike:
             return self._puts_alike(changes, patience)
         last = {(int(space), name): record for space, name, record, _ in changes}
@@ -102,12 +93,9 @@ class _Plain:
         drops = sorted(place for place, one in last.items() if one is None)
         questions: list[Question] = []
         for start in range(0, len(puts), _MOST_ROWS):
-            columns = zip(*puts[start : start + _MOST_ROWS], strict=True)
-            arrays = [kind(column) for (_, kind), column in zip(_COLUMNS, columns, strict=True)]
-            questions.append((self._many, (patience, *arrays)))
+            questions.append((self._many, (patience, *arrays(_TYPES, puts[start : start + _MOST_ROWS]))))
         for start in range(0, len(drops), _MOST_ROWS):
-            spaces, names = zip(*drops[start : start + _MOST_ROWS], strict=True)
-            questions.append((self._drop, (patience, WholesArray(spaces), BytesArray(names))))
+            questions.append((self._drop, (patience, *arrays(_TYPES[:2], drops[start : start + _MOST_ROWS]))))
         return questions
 
     def _puts_alike(self, puts: PlainPuts, patience: str) -> list[Question]:
@@ -116,9 +104,8 @@ class _Plain:
         rows = puts.rows()
         questions: list[Question] = []
         for start in range(0, len(rows), _MOST_ROWS):
-            names, values, searchables = zip(*rows[start : start + _MOST_ROWS], strict=True)
-            arrays = (BytesArray(names), BytesArray(values), TextsArray(searchables))
-            questions.append((self._alike, (*shared, *arrays)))
+            columns = arrays(("bytea", "bytea", "text"), rows[start : start + _MOST_ROWS])
+            questions.append((self._alike, (*shared, *columns)))
         return questions
 
 

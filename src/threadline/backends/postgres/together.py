@@ -6,10 +6,10 @@ not pay: to wake them one by one costs more than a connection for each.
 
 Who waits may be cancelled, the puts of others may not: a group is made by a task of its own.
 
-Many changes of one caller are a few statements with arrays, however many threads they go to (`apply_many`). Only those
-of the plain kind: to threads that they begin, or whose stamps they name, without anything further to check. If one of
-the threads is not as expected, the general way is taken, in the same transaction; what was done until then is what it
-would do first. The order is that of all writers: threads, chunks, checkpoints, writes.
+Many changes of one caller are a few statements with arrays, however many threads they go to (`PostgresChanges`). Only
+those of the plain kind: to threads that they begin, or whose stamps they name, without anything further to check. If
+one of the threads is not as expected, the general way is taken, in the same transaction; what was done until then is
+what it would do first. The order is that of all writers: threads, chunks, checkpoints, writes.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import Unavailable
-from ...ports.checkpoints import Applied, Change, Stamp
-from ...ports.rules import ACTIVITY_SECONDS, asked_at
-from ..sql.reader import Transaction
-from ..sql.statements import CHECKPOINT_COLUMNS, WRITE_COLUMNS, Statements
-from .binary import BytesArray, RealsArray, TextsArray, WholesArray
-from .put import Usual, replacing
+from ...ports.checkpoints import Applied, Change, Stale, Stamp, ThreadRow
+from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, split_writes
+from ..sql.changes import Changes, is_exclusive
+from ..sql.reader import Transaction, read_thread
+from ..sql.statements import CHECKPOINT_COLUMNS, CHECKPOINT_KEY, CHUNK_COLUMNS, WRITE_COLUMNS, WRITE_KEY, Statements
+from .binary import TextsArray, arrays
+from .put import CHECKPOINT_TYPES, CHUNK_TYPES, WRITE_TYPES, PutStatements, Usual, given, latest, replacing
 
-__all__ = ["ManyStatements", "Put", "Together", "apply_many"]
+if TYPE_CHECKING:
+    from ..server import ServerIdentity
+
+__all__ = ["PostgresChanges", "Put", "Together"]
 
 # So many are under way at once. With more the groups are smaller, and there are more commits.
 _MOST_UNDER_WAY = 2
@@ -129,19 +133,15 @@ class Together:
                     future.set_result(stamp)
 
 
-_TEXT, _WHOLE, _BYTES, _REAL = TextsArray, WholesArray, BytesArray, RealsArray
-_SQL_TYPES: dict[type[list[Any]], str] = {_TEXT: "text", _WHOLE: "bigint", _BYTES: "bytea", _REAL: "float8"}
-_THREAD = (_TEXT, _TEXT, _REAL, _REAL, _TEXT)
-_CHUNK = (_WHOLE, _BYTES, _BYTES, _WHOLE, _BYTES)
-_CHECKPOINT = (
-    _WHOLE, _WHOLE, _TEXT, _TEXT, _TEXT, _BYTES, _WHOLE, _BYTES, _WHOLE, _BYTES, _WHOLE, _TEXT, _TEXT, _REAL, _TEXT
-)  # fmt: skip
-_WRITE = (_WHOLE, _WHOLE, _TEXT, _TEXT, _TEXT, _WHOLE, _TEXT, _TEXT, _BYTES, _WHOLE, _BYTES)
+_THREAD = ("text", "text", "float8", "float8", "text")
+_CHUNK = ("bigint", *CHUNK_TYPES)
+_CHECKPOINT = ("bigint", "bigint", *CHECKPOINT_TYPES)
+_WRITE = ("bigint", "bigint", *WRITE_TYPES)
 # Serial, pool and epoch of a thread.
 Place = tuple[int, int, int]
 
 
-class ManyStatements:
+class _ManyStatements:
     """The statements, each of which takes one array for each column."""
 
     def __init__(self, sql: Statements) -> None:
@@ -155,25 +155,72 @@ class ManyStatements:
             f"SELECT thread_id, serial, pool, epoch, active FROM {sql.t} WHERE thread_id = ANY(%s::text[]) "
             f"AND status NOT IN ('deleted', 'archived') AND deleted_before IS NULL"
         )
-        self.add_chunks = _insert(sql.k, "pool, digest, links, form, data", _CHUNK, "ON CONFLICT DO NOTHING")
+        self.add_chunks = _insert(sql.k, f"pool, {CHUNK_COLUMNS}", _CHUNK, "ON CONFLICT DO NOTHING")
         columns = f"pool, thread, {CHECKPOINT_COLUMNS}"
-        conflict = replacing(CHECKPOINT_COLUMNS, "pool, thread, namespace, id")
-        self.put_checkpoints = _insert(sql.c, columns, _CHECKPOINT, conflict)
-        columns, key = f"pool, thread, {WRITE_COLUMNS}", "pool, thread, namespace, checkpoint_id, task_id, idx"
+        self.put_checkpoints = _insert(sql.c, columns, _CHECKPOINT, replacing(CHECKPOINT_COLUMNS, CHECKPOINT_KEY))
+        columns = f"pool, thread, {WRITE_COLUMNS}"
         self.add_writes = _insert(sql.w, columns, _WRITE, "ON CONFLICT DO NOTHING")
-        self.replace_writes = _insert(sql.w, columns, _WRITE, replacing(WRITE_COLUMNS, key))
+        self.replace_writes = _insert(sql.w, columns, _WRITE, replacing(WRITE_COLUMNS, WRITE_KEY))
 
 
-def _unnested(types: Sequence[type[list[Any]]]) -> str:
-    return f"unnest({', '.join(f'%s::{_SQL_TYPES[kind]}[]' for kind in types)})"
+def _unnested(types: Sequence[str]) -> str:
+    return f"unnest({', '.join(f'%s::{kind}[]' for kind in types)})"
 
 
-def _insert(table: str, columns: str, types: Sequence[type[list[Any]]], conflict: str) -> str:
-    given = columns.replace("searchable", "searchable::jsonb")
-    return f"INSERT INTO {table} ({columns}) SELECT {given} FROM {_unnested(types)} AS n ({columns}) {conflict}"
+def _insert(table: str, columns: str, types: Sequence[str], conflict: str) -> str:
+    return (
+        f"INSERT INTO {table} ({columns}) SELECT {given(columns)} FROM {_unnested(types)} AS n ({columns}) {conflict}"
+    )
 
 
-async def apply_many(sql: ManyStatements, changes: Sequence[Change], tx: Transaction) -> list[Applied] | None:
+class PostgresChanges(Changes):
+    """The general way, with rows of threads for locks; many plain changes are made together."""
+
+    def __init__(self, sql: Statements, put: PutStatements, identity: ServerIdentity) -> None:
+        super().__init__(sql)
+        self._put = put
+        self._many = _ManyStatements(sql)
+        self._identity = identity
+
+    async def apply_all(self, changes: Sequence[Change], tx: Transaction) -> list[Applied | Stale]:
+        if any(change.stamp is not None for change in changes):
+            await self._note_server(tx)
+        if len(changes) > 1:
+            named = {change.thread_id for change in changes} | {change.joins for change in changes if change.joins}
+            alone = any(is_exclusive(change) for change in changes)
+            await tx.rows(self._put.all_held_alone if alone else self._put.all_held, (sorted(named),))
+            made = await _apply_many(self._many, changes, tx)
+            if made is not None:
+                return list(made)
+        return await super().apply_all(changes, tx)
+
+    async def _note_server(self, tx: Transaction) -> None:
+        """Begin a new generation where the server is another than the one that was known."""
+        [(born,)] = await tx.rows(self._put.server_born)
+        begun = self._identity.saw(born)
+        if begun is not None:
+            tx.epoch_base = begun << GENERATION_SHIFT
+
+    async def held(self, thread_id: str, tx: Transaction, *, exclusive: bool) -> ThreadRow | None:
+        held = self._put.held_alone if exclusive else self._put.held
+        while True:
+            rows = await tx.rows(held, (thread_id,))
+            # What is left of a deleted thread is not held: nothing is written to it.
+            thread = ThreadRow(*rows[0]) if rows else await read_thread(self.sql, thread_id, tx)
+            if rows or thread is None or thread.status == "deleted":
+                return thread
+
+    async def held_with_pool(self, thread_id: str, tx: Transaction) -> ThreadRow | None:
+        thread = await read_thread(self.sql, thread_id, tx)
+        if thread is not None and thread.status != "deleted":
+            await tx.lock(thread.pool)
+            # It may have been deleted, and begun anew in another pool.
+            again = await read_thread(self.sql, thread_id, tx)
+            return again if again is None or again.pool == thread.pool else await self.held_with_pool(thread_id, tx)
+        return thread
+
+
+async def _apply_many(sql: _ManyStatements, changes: Sequence[Change], tx: Transaction) -> list[Applied] | None:
     """Make changes whose threads are held; None where one is not of the plain kind, or its thread not as expected."""
     begins = all(map(_begins, changes))
     if not begins and not all(map(_continues, changes)):
@@ -183,22 +230,18 @@ async def apply_many(sql: ManyStatements, changes: Sequence[Change], tx: Transac
     places = await (_begun if begins else _found)(sql, changes, tx)
     if places is None:
         return None
-    chunks, checkpoints, adds, replaces = list[Any](), dict[Any, Any](), list[Any](), dict[Any, Any]()
+    chunks, checkpoints, adds, replaces = list[Any](), list[Any](), list[Any](), list[Any]()
     for change in changes:
         serial, pool, _ = places[change.thread_id]
         chunks += [(pool, *row) for row in change.chunks]
-        # Of two under one key the later counts; one statement cannot replace a row twice.
-        checkpoints.update({(pool, serial, row.namespace, row.id): (pool, serial, *row) for row in change.checkpoints})
-        for write in change.writes:
-            row = (pool, serial, *write[:-1])
-            if write.replaces:
-                replaces[row[:6]] = row
-            else:
-                adds.append(row)
+        checkpoints += [(pool, serial, *row) for row in change.checkpoints]
+        added, replaced = split_writes(change.writes, pool, serial)
+        adds += added
+        replaces += replaced
     await _send(sql.add_chunks, sorted(chunks), _CHUNK, tx)
-    await _send(sql.put_checkpoints, [row for _, row in sorted(checkpoints.items())], _CHECKPOINT, tx)
+    await _send(sql.put_checkpoints, latest(checkpoints, 4), _CHECKPOINT, tx)
     await _send(sql.add_writes, sorted(adds), _WRITE, tx)
-    await _send(sql.replace_writes, [row for _, row in sorted(replaces.items())], _WRITE, tx)
+    await _send(sql.replace_writes, latest(replaces, 6), _WRITE, tx)
     return [Applied(_stamp(places[change.thread_id], tx)) for change in changes]
 
 
@@ -217,16 +260,16 @@ def _continues(change: Change) -> bool:
     return change.stamp is not None and _is_plain(change) and asked_at(change) is None
 
 
-async def _begun(sql: ManyStatements, changes: Sequence[Change], tx: Transaction) -> dict[str, Place] | None:
+async def _begun(sql: _ManyStatements, changes: Sequence[Change], tx: Transaction) -> dict[str, Place] | None:
     """Begin the threads; None where there is one of them already."""
     rows = sorted((change.thread_id, *change.beginning, change.now, asked_at(change)) for change in changes)
     found = await _send(sql.begin, rows, _THREAD, tx)
     return {thread_id: tuple(place) for thread_id, *place in found} if len(found) == len(rows) else None
 
 
-async def _found(sql: ManyStatements, changes: Sequence[Change], tx: Transaction) -> dict[str, Place] | None:
+async def _found(sql: _ManyStatements, changes: Sequence[Change], tx: Transaction) -> dict[str, Place] | None:
     """The places of threads; None where a stamp is stale, or a thread is to be said to be in use."""
-    found = {row[0]: row[1:] for row in await tx.rows(sql.living, [_TEXT(change.thread_id for change in changes)])}
+    found = {row[0]: row[1:] for row in await tx.rows(sql.living, [TextsArray(change.thread_id for change in changes)])}
     places: dict[str, Place] = {}
     for change in changes:
         if change.thread_id not in found:
@@ -242,8 +285,6 @@ def _stamp(place: Place, tx: Transaction) -> Stamp:
     return place[1], place[2] + tx.epoch_base
 
 
-async def _send(statement: str, rows: Sequence[Any], types: Sequence[type[list[Any]]], tx: Transaction) -> list[Any]:
+async def _send(statement: str, rows: Sequence[Any], types: Sequence[str], tx: Transaction) -> list[Any]:
     """The rows that a statement gives to these rows."""
-    if not rows:
-        return []
-    return await tx.rows(statement, [kind(column) for kind, column in zip(types, zip(*rows, strict=True), strict=True)])
+    return await tx.rows(statement, arrays(types, rows)) if rows else []

@@ -144,7 +144,7 @@ class _Statements:
 
 async def _made(tx: Transaction, records: str, bare_prefix: str, dims: int, *, may_make: bool) -> _Statements | str:
     """The statements of the table for so many dimensions, which is made where it is missing; or why there is none."""
-    await tx.lock(_MAKING, exclusive=True)
+    await tx.lock(_MAKING)
     [(home, is_installed)] = await tx.rows(_SCHEMA_OF, (records,))
     if not is_installed:
         if not may_make:

@@ -30,19 +30,15 @@ from .reader import Database, Transaction
 from .statements import Dialect
 
 __all__ = [
-    "PlainWrites",
-    "RECORD_COLUMNS",
-    "RecordStatements",
-    "SqlRecords",
-    "bounds_of",
-    "record_columns",
-    "record_of_row",
-]
+    "PlainWrites", "RECORD_COLUMNS", "REPLACED", "RecordStatements", "SqlRecords", "bounds_of", "raising",
+    "record_columns", "record_marks", "record_of_row", "standard_upsert",
+]  # fmt: skip
 
 _COLUMNS = "path, form, value, searchable, created, updated, expires, version"
 # In the order of the table, as a row binds them.
 RECORD_COLUMNS = f"space, {_COLUMNS}"
-_ALIVE = "(expires IS NULL OR expires > ?)"
+# What an upsert takes over from the new row.
+REPLACED = ("form", "value", "searchable", "updated", "expires")
 # Above every packed name: no segment begins with this byte.
 _END = b"\xff"
 # The lock of those who make indexes; no pool has this number.
@@ -69,55 +65,53 @@ class RecordStatements:
         self.indexed: set[str] = set()
         # Without the schema: an index is in that of its table.
         self.bare_prefix = prefix.rpartition(".")[2]
-        text = dialect.text
-        here = "space = ? AND path = ?"
-        columns, key = RECORD_COLUMNS, "space, path"
-        self.upsert = text(dialect.upsert(table, columns, key, kept="created", raised="version"))
-        self.upsert_together = text(
-            dialect.upsert(table, columns, key, kept="created", raised="version", rows=dialect.rows_together)
-        )
-        self.add = text(dialect.insert(table, RECORD_COLUMNS, "space, path", replace=False))
-        changed = "form = ?, value = ?, searchable = ?, updated = ?, expires = ?, version = version + 1"
-        self.swap = text(f"UPDATE {table} SET {changed} WHERE {here} AND version = ?")
-        self.drop = text(f"DELETE FROM {table} WHERE {here}")
-        self.drop_version = text(f"DELETE FROM {table} WHERE {here} AND version = ?")
-        self.touch = text(f"UPDATE {table} SET expires = ? WHERE {here}")
-        self.one = text(f"SELECT {_COLUMNS} FROM {table} WHERE {here}")
-        self.content = text(f"SELECT form, value, expires FROM {table} WHERE {here}")
+        v = dialect.mark()
+        here = f"space = {v} AND path = {v}"
+        alive = self._alive = f"(expires IS NULL OR expires > {v})"
+        self.upsert = dialect.upsert(table)
+        self.upsert_together = dialect.upsert(table, dialect.rows_together)
+        self.add = dialect.insert(table, RECORD_COLUMNS, "space, path", replace=False)
+        changed = ", ".join([*(f"{name} = {v}" for name in REPLACED), "version = version + 1"])
+        self.swap = f"UPDATE {table} SET {changed} WHERE {here} AND version = {v}"
+        self.drop = f"DELETE FROM {table} WHERE {here}"
+        self.drop_version = f"DELETE FROM {table} WHERE {here} AND version = {v}"
+        self.touch = f"UPDATE {table} SET expires = {v} WHERE {here}"
+        self.one = f"SELECT {_COLUMNS} FROM {table} WHERE {here}"
+        self.content = f"SELECT form, value, expires FROM {table} WHERE {here}"
         # The first name in a range, of records that live.
-        within = "space = ? AND path > ? AND path < ?"
-        self.first = text(f"SELECT path FROM {table} WHERE {within} AND {_ALIVE} ORDER BY path LIMIT 1")
-        self.count = text(f"SELECT count(*) FROM {table} WHERE {within} AND {_ALIVE}")
-        self.drop_within = text(f"DELETE FROM {table} WHERE {within}")
-        self.expired = text(
-            f"SELECT path, expires FROM {table} WHERE space = ? AND expires IS NOT NULL AND expires <= ? "
-            f"ORDER BY expires LIMIT ?"
+        within = f"space = {v} AND path > {v} AND path < {v}"
+        self.first = f"SELECT path FROM {table} WHERE {within} AND {alive} ORDER BY path LIMIT 1"
+        self.count = f"SELECT count(*) FROM {table} WHERE {within} AND {alive}"
+        self.drop_within = f"DELETE FROM {table} WHERE {within}"
+        self.expired = (
+            f"SELECT path, expires FROM {table} WHERE space = {v} AND expires IS NOT NULL AND expires <= {v} "
+            f"ORDER BY expires LIMIT {v}"
         )
-        self.rewrap = text(
-            f"UPDATE {table} SET form = ?, value = ? WHERE {here} AND version = ? AND form = ? AND value = ?"
+        self.rewrap = (
+            f"UPDATE {table} SET form = {v}, value = {v} WHERE {here} AND version = {v} AND form = {v} AND value = {v}"
         )
-        self.drop_expired = text(f"DELETE FROM {table} WHERE {here} AND expires IS NOT NULL AND expires <= ?")
+        self.drop_expired = f"DELETE FROM {table} WHERE {here} AND expires IS NOT NULL AND expires <= {v}"
 
     def named(self, space: int, names: Sequence[bytes]) -> tuple[str, list[Any]]:
         """The records of these names, and what the statement binds."""
         condition, bound = self.dialect.among("path", names)
-        return self.dialect.text(f"SELECT {_COLUMNS} FROM {self.table} WHERE space = ? AND {condition}"), [
-            space,
-            *bound,
-        ]
+        here = f"space = {self.dialect.mark()} AND {condition}"
+        return f"SELECT {_COLUMNS} FROM {self.table} WHERE {here}", [space, *bound]
 
     def scan(self, space: int, scan: Scan) -> tuple[str, list[Any]]:
         """A page of a scan, and what the statement binds."""
         low, high = bounds_of(scan.prefix)
         is_indexed = any(key in self.indexed for key, _ in scan.equals)
         # The number itself and no bound value: an index of items only is not used otherwise.
-        conditions = [f"{self.dialect.space_of_items if is_indexed else 'space'} = {space:d}", "path > ?", "path < ?"]
+        in_space = f"{self.dialect.space_of_items if is_indexed else 'space'} = {space:d}"
+        v = self.dialect.mark()
+        conditions = [in_space, f"path > {v}", f"path < {v}"]
         values: list[Any] = [low if scan.newest_first else max(low, scan.after), high]
         if scan.newest_first and scan.after_time is not None:
-            conditions.append("(updated < ? OR (updated = ? AND path > ?))")
+            conditions.append(f"(updated < {v} OR (updated = {v} AND path > {v}))")
             values += [scan.after_time, scan.after_time, scan.after]
         if scan.now is not None:
-            conditions.append(_ALIVE)
+            conditions.append(self._alive)
             values.append(scan.now)
         for key, value in scan.equals:
             condition, bound = self.dialect.json_may_equal("searchable", key, value)
@@ -125,8 +119,24 @@ class RecordStatements:
             values += bound
         where = " AND ".join(conditions)
         order = "updated DESC, path" if scan.newest_first else "path"
-        statement = f"SELECT {_COLUMNS} FROM {self.table} WHERE {where} ORDER BY {order} LIMIT ?"
-        return self.dialect.text(statement), [*values, scan.limit]
+        statement = f"SELECT {_COLUMNS} FROM {self.table} WHERE {where} ORDER BY {order} LIMIT {v}"
+        return statement, [*values, scan.limit]
+
+
+def standard_upsert(table: str, marks: str, target: str = "(space, path)") -> str:
+    """The upsert of SQLite and PostgreSQL, of the rows that the marks stand for."""
+    return f"INSERT INTO {table} AS held ({RECORD_COLUMNS}) VALUES {marks} {raising(target)}"
+
+
+def record_marks(mark: str, rows: int) -> str:
+    """The marks of so many rows."""
+    return ", ".join([f"({', '.join([mark] * len(RECORD_COLUMNS.split(', ')))})"] * rows)
+
+
+def raising(target: str) -> str:
+    """The end of such an upsert."""
+    changes = ", ".join(f"{name} = excluded.{name}" for name in REPLACED)
+    return f"ON CONFLICT {target} DO UPDATE SET {changes}, version = held.version + 1"
 
 
 class PlainWrites:
@@ -182,7 +192,7 @@ class SqlRecords(WithoutVectors):
     """Named records in one table of a database."""
 
     def __init__(self, database: Database, statements: RecordStatements) -> None:
-        self._database = database
+        self.database = database
         self._sql = statements
 
     async def read_records(self, space: RecordSpace, names: Sequence[bytes]) -> list[Record | None]:
@@ -198,11 +208,11 @@ class SqlRecords(WithoutVectors):
                     found[record.name] = record
             return [found.get(name) for name in names]
 
-        return await (self._database.read_once(work) if len(names) == 1 else self._database.read(work))
+        return await (self.database.read_once(work) if len(names) == 1 else self.database.read(work))
 
     async def write_records(self, changes: Sequence[RecordChange]) -> int | None:
         if type(changes) is PlainPuts or all(change.if_version is None for change in changes):
-            await self._database.write(self._plain_writes(changes))
+            await self.database.write(self._plain_writes(changes))
             return None
 
         async def work(tx: Transaction) -> None:
@@ -211,7 +221,7 @@ class SqlRecords(WithoutVectors):
                     raise _Refused(position)
 
         try:
-            await self._database.write(work)
+            await self.database.write(work)
         except _Refused as refused:
             return refused.position
         return None
@@ -230,7 +240,7 @@ class SqlRecords(WithoutVectors):
         if record is None:
             changed = expected != ABSENT and await tx.run(sql.drop_version, (*place, expected))
         elif expected == ABSENT:
-            changed = await tx.run(sql.add, (int(change.space), *_stored(record)))
+            changed = await tx.run(sql.add, (int(change.space), *record[:-1], first_version(record)))
         else:
             new = (record.form, record.value, record.searchable, record.updated, record.expires)
             changed = await tx.run(sql.swap, (*new, *place, expected))
@@ -245,10 +255,10 @@ class SqlRecords(WithoutVectors):
 
     async def touch_records(self, space: RecordSpace, names: Sequence[bytes], expires: float | None) -> None:
         values = [(expires, int(space), name) for name in sorted(names)]
-        await self._database.write(lambda tx: tx.many(self._sql.touch, values))
+        await self.database.write(lambda tx: tx.many(self._sql.touch, values))
 
     async def scan_records(self, space: RecordSpace, scan: Scan) -> list[Record]:
-        rows = await self._database.read_once(lambda tx: tx.rows(*self._sql.scan(int(space), scan)))
+        rows = await self.database.read_once(lambda tx: tx.rows(*self._sql.scan(int(space), scan)))
         return [record_of_row(row) for row in rows]
 
     async def record_prefixes(
@@ -268,15 +278,15 @@ class SqlRecords(WithoutVectors):
                     groups.append(group)
             return groups
 
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def count_records(self, space: RecordSpace, prefix: bytes, now: float | None = None) -> int:
         values = (int(space), *bounds_of(prefix), now if now is not None else -1.0)
-        [(count,)] = await self._database.read_once(lambda tx: tx.rows(self._sql.count, values))
+        [(count,)] = await self.database.read_once(lambda tx: tx.rows(self._sql.count, values))
         return int(count)
 
     async def drop_records(self, space: RecordSpace, prefix: bytes) -> int:
-        return await self._database.write(lambda tx: tx.run(self._sql.drop_within, (int(space), *bounds_of(prefix))))
+        return await self.database.write(lambda tx: tx.run(self._sql.drop_within, (int(space), *bounds_of(prefix))))
 
     async def expire_records(self, space: RecordSpace, now: float, limit: int) -> list[Expired]:
         async def work(tx: Transaction) -> list[Expired]:
@@ -284,35 +294,35 @@ class SqlRecords(WithoutVectors):
             expired = sorted(Expired(bytes(path), expires) for path, expires in rows)
             return [one for one in expired if await tx.run(self._sql.drop_expired, (int(space), one.name, now))]
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def rewrap_records(self, space: RecordSpace, pairs: Sequence[tuple[Record, Record]]) -> None:
         values = [
             (new.form, new.value, int(space), old.name, old.version, old.form, old.value)
             for old, new in sorted(pairs, key=lambda pair: pair[0].name)
         ]
-        await self._database.write(lambda tx: tx.many(self._sql.rewrap, values))
+        await self.database.write(lambda tx: tx.many(self._sql.rewrap, values))
 
     async def index_records(self, keys: Sequence[str]) -> None:
         missing: list[str] = []
         found: list[str] = []
-        for key in keys:
+        for key in keys if self._sql.dialect.may_index else ():
             name = f"{self._sql.bare_prefix}items_by_{blake2b(key.encode(), digest_size=4).hexdigest()}"
             index = self._sql.dialect.record_index(self._sql.table, name, key)
             if index is not None:
                 there, made = index
                 found.append(key)
-                if not await self._database.read_once(lambda tx, there=there: tx.rows(there)):  # type: ignore[misc]
+                if not await self.database.read_once(lambda tx, there=there: tx.rows(there)):  # type: ignore[misc]
                     missing.append(made)
 
         async def work(tx: Transaction) -> None:
             # One process at a time: the second finds the index there.
-            await tx.lock(_INDEXING, exclusive=True)
+            await tx.lock(_INDEXING)
             for statement in missing:
                 await tx.run(statement)
 
         if missing:
-            await self._database.write(work)
+            await self.database.write(work)
         self._sql.indexed.update(found)
 
 
@@ -329,11 +339,6 @@ def bounds_of(prefix: bytes) -> tuple[bytes, bytes]:
 
 
 _place = itemgetter(0, 1)
-
-
-def _stored(record: Record | None) -> tuple[Any, ...]:
-    assert record is not None
-    return (*record[:-1], first_version(record))
 
 
 def record_of_row(row: Any) -> Record:

@@ -1,187 +1,282 @@
-"""The Backend port over any SQL database: what is asked, in which transaction, in which order.
-
-`Database` is what a driver provides: run a function inside a read or a write transaction. The functions
-are coroutines over a `Transaction`; a blocking driver finishes them without suspending. Writers and forks
-hold their pool shared, deletion and collection exclusive (SQLite: every writer holds the file); what was
-read before the lock was granted is read again. Work may be run again from its start after a transient fault.
-"""
+"""The ports of checkpoints, upkeep, wholes and storage over any SQL database; how a change is made is in changes.py."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from ...base.checkpoint import INTERRUPT
 from ...base.namespaces import ROOT
-from ...errors import Conflict, NotFound
 from ...ports.checkpoints import (
     Applied,
+    Asking,
     Change,
     CheckpointKey,
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
+    Found,
     Guard,
     Pairs,
+    Query,
     Stale,
     ThreadRow,
+    Weight,
+    Weights,
     WriteRow,
 )
-from ...ports.rules import (
-    ACTIVITY_SECONDS,
-    asked_at,
-    lease_key,
-    mark,
-    needs_parent_row,
-    no_parent_row,
-    own_words,
-    refuse_if_closed,
-    refuse_if_head_moved,
-    refuse_if_lease_lost,
-    refuse_if_not_first,
-)
-from .reader import Database, SqlReader, Transaction
+from ...ports.rules import lease_key, mark, own_words
+from ...ports.storage import Space
+from ...ports.whole import Outline, Whole
+from .changes import Changes, Refused
+from .reader import Database, Transaction, found_row, ordered_writes, read_thread, rows_up_to, wholes_of
 from .records import RecordStatements, SqlRecords
-from .statements import Statements
+from .search import page_statements, walk_statements
+from .statements import CHUNK_COLUMNS, Statements
 
 __all__ = ["Database", "SqlBackend", "Transaction"]
 
-# A thread can be begun by another writer, and deleted again, between two looks at it; not forever.
-_MOST_BEGINNINGS = 16
 
-
-class SqlBackend(SqlReader, SqlRecords):
+class SqlBackend(SqlRecords):
     """All ports over the tables of one SQL database."""
 
-    def __init__(self, database: Database, statements: Statements) -> None:
-        SqlReader.__init__(self, database, statements)
-        SqlRecords.__init__(self, database, RecordStatements(statements.dialect, statements.prefix))
+    def __init__(self, database: Database, statements: Statements, changes: Changes | None = None) -> None:
+        super().__init__(database, RecordStatements(statements.dialect, statements.prefix))
+        self.sql = statements
+        self.changes = changes or Changes(statements)
 
     async def setup(self) -> None:
         await self.database.setup()
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         try:
-            return await self.database.write(partial(self._apply_all, changes))
-        except _Refused as refused:
+            return await self.database.write(partial(self.changes.apply_all, changes))
+        except Refused as refused:
             return [refused.stale for _ in changes]
 
-    async def _apply_all(self, changes: Sequence[Change], tx: Transaction) -> list[Applied | Stale]:
-        return [await self._apply(change, tx) for change in changes]
+    async def forms(self) -> dict[int, int]:
+        async def work(tx: Transaction) -> dict[int, int]:
+            found: dict[int, int] = defaultdict(int)
+            for statement in self.sql.forms:
+                for form, other, count in await tx.rows(statement):
+                    for one in {form, other}:
+                        found[one] += count
+            return dict(found)
 
-    async def _apply(self, change: Change, tx: Transaction) -> Applied:
-        sql = self.sql
-        thread = await self._opened(change, tx)
-        stamp = (thread.pool, thread.epoch + tx.epoch_base)
-        place = (thread.pool, thread.serial)
-        if change.stamp is not None and (change.stamp != stamp or not await self._has_all(change, place, tx)):
-            raise _Refused(Stale(stamp))
-        await self._refuse_if_overtaken(change, place, tx)
-        await self._note(change, thread, tx)
-        if change.chunks:
-            await tx.many(sql.add_chunk, [(thread.pool, *chunk) for chunk in sorted(change.chunks)])
-        if change.moved:
-            await tx.many(sql.move_chunk, [(thread.pool, *chunk) for chunk in sorted(change.moved)])
-        for checkpoint in change.checkpoints:
-            await tx.run(sql.put_checkpoint, (*place, *checkpoint))
-        if change.writes or change.firsts:
-            await self._write_writes(place, [*change.writes, *change.firsts], tx)
-        return Applied(stamp)
+        return await self.database.read(work)
 
-    async def _note(self, change: Change, thread: ThreadRow, tx: Transaction) -> None:
-        """What a change says of its thread, before anything that others may wait for: all writers keep this order."""
-        sql = self.sql
-        if change.settles is not None:
-            await tx.run(sql.settle, (change.thread_id, change.settles))
-        asked = asked_at(change)
-        if asked is not None:
-            await tx.run(sql.ask, (asked, change.thread_id, asked))
-        if change.now - thread.active > ACTIVITY_SECONDS:
-            await tx.run(sql.touch, (change.now, change.thread_id))
+    async def find(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
+    ) -> Found | None:
+        async def work(tx: Transaction) -> Found | None:
+            if checkpoint_id is None:
+                rows = await tx.rows(self.sql.newest, (thread_id, namespace))
+            else:
+                rows = await tx.rows(self.sql.find, (thread_id, namespace, checkpoint_id))
+            if not rows:
+                return None
+            found = found_row(rows[0], tx.epoch_base)
+            if with_writes:
+                place = (found.pool, rows[0][-1], namespace, found.row.id)
+                return found._replace(writes=ordered_writes(await tx.rows(self.sql.writes, place)))
+            return found
 
-    async def _opened(self, change: Change, tx: Transaction) -> ThreadRow:
-        """The thread that a change goes to, made when need be, with its pool held."""
-        # Writers who expect the same head, or to be the first, must not pass each other: one has to see the other.
-        exclusive = change.head is not None or bool(change.firsts)
-        for _ in range(_MOST_BEGINNINGS):
-            thread = await self._held(change.thread_id, tx, exclusive=exclusive)
-            if thread is not None:
-                refuse_if_closed(thread, change)
-            if thread is not None and thread.status != "deleted":
-                if needs_parent_row(thread, change):
-                    at = (thread.pool, thread.serial, change.continues)
-                    if not await tx.rows(self.sql.has_checkpoint, at):
-                        raise no_parent_row(change)
-                return thread
-            made = await self._begin(change, thread, tx)
-            if made is not None:
-                return made
-        raise Conflict(
-            f"the thread {change.thread_id!r} was begun and deleted again and again, or there is one of that id "
-            f"which this user may not see: try again, or choose another id"
-        )
+        return await (self.database.read(work) if with_writes else self.database.read_once(work))
 
-    async def _begin(self, change: Change, deleted: ThreadRow | None, tx: Transaction) -> ThreadRow | None:
-        """Make a new thread, in a pool of its own or in that of the thread it joins; None if another did."""
-        sql = self.sql
-        pool, epoch = 0, 0
-        if change.joins is not None:
-            origin = await self._held(change.joins, tx, exclusive=False)
-            if origin is None or origin.status == "deleted":
-                raise NotFound(f"there is no thread {change.joins!r}")
-            pool, epoch = origin.pool, origin.epoch
-        if deleted is not None and not await tx.run(sql.drop_thread, (change.thread_id, deleted.serial)):
-            return None
-        before = deleted.deleted_before if deleted else None
-        forked_from, created = change.beginning
-        row = (change.thread_id, pool, epoch, "active", before, forked_from, created, change.now, "[]")
-        if not await tx.run(sql.new_thread, row):
-            return None
-        if change.joins is None and sql.own_pool:
-            await tx.run(sql.own_pool, (change.thread_id,))
-        return await self._thread(change.thread_id, tx)
+    async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
+        async def work(tx: Transaction) -> list[Found]:
+            found: list[Found] = []
+            for part in self.sql.batches(thread_ids):
+                rows = await tx.rows(*self.sql.heads(part, namespace))
+                found += [found_row(row, tx.epoch_base) for row in rows]
+            return found
 
-    async def _held(self, thread_id: str, tx: Transaction, *, exclusive: bool) -> ThreadRow | None:
-        """A thread with its pool held, as it is now that nobody else can delete or collect there."""
-        thread = await self._thread(thread_id, tx)
-        while thread is not None and await tx.lock(thread.pool, exclusive=exclusive):
-            again = await self._thread(thread_id, tx)
-            if again is None or again.pool == thread.pool:
-                return again
-            thread = again
-        return thread
+        return await self.database.read_once(work)
 
-    async def _held_with_pool(self, thread_id: str, tx: Transaction) -> ThreadRow | None:
-        """A thread, with every thread of its pool held alone."""
-        return await self._held(thread_id, tx, exclusive=True)
+    async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
+        async def work(tx: Transaction) -> list[Asking]:
+            rows = [ThreadRow(*row) for row in await tx.rows(*self.sql.threads(after, prefix, limit, asking=True))]
+            writes: dict[int, list[Any]] = defaultdict(list)
+            for part in self.sql.batches([row.thread_id for row in rows]):
+                for *write, serial in await tx.rows(*self.sql.newest_writes_of(part)):
+                    writes[serial].append(write)
+            return [
+                Asking(row._replace(epoch=row.epoch + tx.epoch_base), ordered_writes(writes[row.serial]))
+                for row in rows
+            ]
 
-    async def _has_all(self, change: Change, place: tuple[int, int], tx: Transaction) -> bool:
-        """Whether the rows by which the writer knows of chunks are there."""
-        return all([await tx.rows(self.sql.has_witness, (*place, *witness)) for witness in change.witnesses])
+        return await self.database.read(work)
 
-    async def _refuse_if_overtaken(self, change: Change, place: tuple[int, int], tx: Transaction) -> None:
-        """What a writer asked to be refused for: a head that moved, a lease that was lost, a write that was made."""
-        if change.head is not None:
-            [(newest,)] = await tx.rows(self.sql.newest_id, (*place, change.head[0]))
-            refuse_if_head_moved(change, newest)
-        if change.lease is not None:
-            rows = await tx.rows(self.sql.held_meta, (lease_key(change.thread_id),))
-            refuse_if_lease_lost(change, bytes(rows[0][0]) if rows else None)
-        for write in change.firsts:
-            key = (write.namespace, write.checkpoint_id, write.task_id, write.idx)
-            rows = await tx.rows(self.sql.write_data, (*place, *key))
-            refuse_if_not_first(write, bytes(rows[0][0]) if rows else None)
+    async def page(self, query: Query) -> list[Found]:
+        statements = page_statements(self.sql, query)
 
-    async def _write_writes(self, place: tuple[int, int], writes: Sequence[WriteRow], tx: Transaction) -> None:
-        for replaces, statement in ((False, self.sql.add_write), (True, self.sql.replace_write)):
-            rows = [(*place, *write[:-1]) for write in writes if write.replaces is replaces]
-            if rows:
-                await tx.many(statement, rows)
+        async def work(tx: Transaction) -> list[Found]:
+            rows = await rows_up_to(query.limit, statements, tx)
+            found = [found_row(row, tx.epoch_base) for row in rows]
+            if query.with_writes:
+                await self._add_writes(rows, found, tx)
+            return found
+
+        is_one_query = len(statements) == 1 and not query.with_writes
+        return await (self.database.read_once(work) if is_one_query else self.database.read(work))
+
+    async def outline(self, thread_id: str, after: CheckpointKey | None, limit: int) -> list[Outline]:
+        statements = walk_statements(self.sql.outlines, thread_id, after)
+        return await self.database.read(lambda tx: rows_up_to(limit, statements, tx))
+
+    async def _add_writes(self, rows: Sequence[Any], found: list[Found], tx: Transaction) -> None:
+        """Fill in the writes of a page: one query for each namespace of each thread in it."""
+        ids: dict[tuple[int, int, str], list[str]] = defaultdict(list)
+        for row, one in zip(rows, found, strict=True):
+            ids[one.pool, row[-1], one.row.namespace].append(one.row.id)
+        writes: dict[tuple[int, str, str], list[Any]] = defaultdict(list)
+        for (pool, serial, namespace), inside in ids.items():
+            reach = (pool, serial, namespace, min(inside), max(inside))
+            for row in await tx.rows(self.sql.writes_between, reach):
+                writes[serial, namespace, row[1]].append(row)
+        for position, (row, one) in enumerate(zip(rows, found, strict=True)):
+            own = writes.get((row[-1], one.row.namespace, one.row.id))
+            if own:
+                found[position] = one._replace(writes=ordered_writes(own))
+
+    async def chain(self, thread_id: str, namespace: str, checkpoint_id: str, limit: int) -> list[Found]:
+        async def work(tx: Transaction) -> list[Found]:
+            thread = await read_thread(self.sql, thread_id, tx)
+            if thread is None:
+                return []
+            place = (thread.pool, thread.serial, namespace)
+            rows = await tx.rows(self.sql.chain, (*place, checkpoint_id, *place, limit - 1, *place))
+            head = (thread_id, thread.pool, thread.epoch)
+            found = [found_row((*head, *row), tx.epoch_base) for row in rows]
+            await self._add_writes([(*head, *row, thread.serial) for row in rows], found, tx)
+            return found
+
+        return await self.database.read(work)
+
+    async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
+        async def work(tx: Transaction) -> list[Found]:
+            thread = await read_thread(self.sql, thread_id, tx)
+            if thread is None:
+                return []
+            head, place = (thread_id, thread.pool, thread.epoch), (thread.pool, thread.serial)
+            return [
+                found_row((*head, *row), tx.epoch_base)
+                for namespace, part in self.sql.parts(keys)
+                for row in await tx.rows(*self.sql.children((*place, namespace), part))
+            ]
+
+        return await self.database.read(work)
+
+    async def thread_writes(self, thread_id: str) -> list[WriteRow]:
+        async def work(tx: Transaction) -> list[WriteRow]:
+            thread = await read_thread(self.sql, thread_id, tx)
+            if thread is None:
+                return []
+            rows = await tx.rows(self.sql.thread_writes, (thread.pool, thread.serial))
+            return [WriteRow(*row) for row in rows]
+
+        return await self.database.read(work)
+
+    async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
+        async def work(tx: Transaction) -> list[tuple[bytes, bytes, int, bytes]]:
+            found: list[tuple[bytes, bytes, int, bytes]] = []
+            for part in self.sql.batches(digests):
+                found += await tx.rows(*self.sql.chunks_in(CHUNK_COLUMNS, pool, part))
+            return found
+
+        return await self.database.read_once(work)
+
+    async def links(self, pool: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        return await self.database.read_once(lambda tx: self._links(pool, digests, tx=tx))
+
+    async def _links(self, pool: int, digests: Sequence[bytes], *, tx: Transaction) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        for part in self.sql.batches(digests):
+            found.update(await tx.rows(*self.sql.chunks_in("digest, links", pool, part)))
+        return found
+
+    async def roots(self, pool: int) -> dict[bytes, int]:
+        return await self.database.read_once(lambda tx: self._roots(pool, tx))
+
+    async def _roots(self, pool: int, tx: Transaction) -> dict[bytes, int]:
+        found: dict[bytes, int] = {}
+        for links, count in await tx.rows(self.sql.roots, (pool, pool)):
+            if links:
+                found[links] = found.get(links, 0) + count
+        return found
+
+    async def pools(self, after: int, limit: int) -> list[int]:
+        rows = await self.database.read_once(lambda tx: tx.rows(self.sql.pools, (after, limit)))
+        return [pool for (pool,) in rows]
+
+    async def thread(self, thread_id: str) -> ThreadRow | None:
+        async def work(tx: Transaction) -> ThreadRow | None:
+            row = await read_thread(self.sql, thread_id, tx)
+            return row._replace(epoch=row.epoch + tx.epoch_base) if row is not None else None
+
+        return await self.database.read_once(work)
+
+    async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
+        async def work(tx: Transaction) -> list[ThreadRow]:
+            rows = await tx.rows(*self.sql.threads(after, prefix, limit))
+            found = [ThreadRow(*row) for row in rows]
+            return [row._replace(epoch=row.epoch + tx.epoch_base) for row in found] if tx.epoch_base else found
+
+        return await self.database.read_once(work)
+
+    async def wholes(self, thread_ids: Sequence[str]) -> list[Whole] | None:
+        async def work(tx: Transaction) -> list[Whole]:
+            found: list[Whole] = []
+            if self.sql.before_wholes:
+                await tx.rows(self.sql.before_wholes)
+            for part in self.sql.batches(list(dict.fromkeys(thread_ids))):
+                threads, checkpoints, writes = [await tx.rows(*one) for one in self.sql.wholes(part)]
+                named = [ThreadRow(*row) for row in threads]
+                chunks: list[Any] = []
+                for pools in self.sql.batches(list({row.pool for row in named if row.status != "deleted"})):
+                    chunks += await tx.rows(*self.sql.chunks_of(pools))
+                found += wholes_of(named, checkpoints, writes, chunks, tx.epoch_base)
+            return found
+
+        return await self.database.read(work)
+
+    async def count_threads(self, prefix: str = "") -> int:
+        [(count,)] = await self.database.read_once(lambda tx: tx.rows(*self.sql.count_threads(prefix)))
+        return int(count)
+
+    async def leases(self, thread_id: str | None = None) -> list[bytes]:
+        if thread_id is not None:
+            statement, names = self.sql.meta, [lease_key(thread_id)]
+        else:
+            statement, names = self.sql.meta_values, [lease_key(""), lease_key("")[:-1] + ";"]  # what follows a colon
+        rows = await self.database.read_once(lambda tx: tx.rows(statement, names))
+        return [bytes(value) for (value,) in rows]
+
+    async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
+        async def work(tx: Transaction) -> Weights:
+            found = Weights([], [], [], [])
+            for part in self.sql.batches(list(dict.fromkeys(pools))):
+                for kind, statement in zip(found[:3], self.sql.weights(part), strict=True):
+                    rows = await tx.rows(*statement)
+                    kind.extend(Weight(pool, thread, count, int(size)) for pool, thread, count, size in rows)
+                if since is not None:
+                    found.recent.extend(created for (created,) in await tx.rows(*self.sql.recent(part, since)))
+            return found
+
+        return await self.database.read(work)
+
+    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
+        return await self.database.read_once(lambda tx: tx.rows(self.sql.chunk_sizes, (pool, after, limit)))
+
+    async def space(self) -> Space:
+        return await self.database.space()
 
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
         async def work(tx: Transaction) -> None:
             sql = self.sql
-            thread = await self._held_with_pool(thread_id, tx)
+            thread = await self.changes.held_with_pool(thread_id, tx)
             if thread is None or thread.status == "deleted":
                 return
             place = (thread.pool, thread.serial)
@@ -202,7 +297,7 @@ class SqlBackend(SqlReader, SqlRecords):
 
         async def work(tx: Transaction) -> int | None:
             # Held, so that nobody goes on from one of these between the look and the deletion.
-            thread = await self._held(thread_id, tx, exclusive=True)
+            thread = await self.changes.held(thread_id, tx, exclusive=True)
             if thread is None or thread.status == "deleted":
                 return 0
             place = (thread.pool, thread.serial)
@@ -222,7 +317,7 @@ class SqlBackend(SqlReader, SqlRecords):
         """The checkpoints that have one of these for their parent."""
         return [
             CheckpointKey(namespace, child)
-            for namespace, part in self._parts(keys)
+            for namespace, part in self.sql.parts(keys)
             for (child,) in await tx.rows(*self.sql.child_ids((*place, namespace), part))
         ]
 
@@ -233,17 +328,17 @@ class SqlBackend(SqlReader, SqlRecords):
         return sum(
             [
                 await tx.run(*self.sql.drop_among(table, column, (*place, namespace), part))
-                for namespace, part in self._parts(keys)
+                for namespace, part in self.sql.parts(keys)
             ]
         )
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         async def work(tx: Transaction) -> int:
-            await tx.lock(pool, exclusive=True)
+            await tx.lock(pool)
             await mark(await self._roots(pool, tx), reachable, partial(self._links, pool, tx=tx))
             doomed = [digest for digest in candidates if digest not in reachable]
             if doomed:
-                for part in self._batches(doomed):
+                for part in self.sql.batches(doomed):
                     await tx.run(*self.sql.drop_chunks(pool, part))
                 await tx.run(self.sql.raise_epoch, (pool,))
             return len(doomed)
@@ -270,7 +365,7 @@ class SqlBackend(SqlReader, SqlRecords):
         if await tx.run(self.sql.swap_thread, values):
             return True
         # It may be what it should become: this very swap was made before, and its answer lost.
-        thread = await self._thread(before.thread_id, tx)
+        thread = await read_thread(self.sql, before.thread_id, tx)
         return thread is not None and own_words(thread) == own_words(after)
 
     async def swap_lease(self, thread_id: str, before: bytes | None, after: bytes | None) -> bool:
@@ -325,10 +420,3 @@ class SqlBackend(SqlReader, SqlRecords):
                     await tx.many(statement, values)
 
         await self.database.write(work)
-
-
-class _Refused(Exception):
-    """Ends a transaction whose change is stale."""
-
-    def __init__(self, stale: Stale) -> None:
-        self.stale = stale

@@ -14,8 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...ports.records import Content, PlainPuts, Record, RecordChange, RecordSpace
 from ..sql.reader import Database, Transaction
-from ..sql.records import RECORD_COLUMNS, PlainWrites, SqlRecords, record_of_row
-from ..sql.statements import standard_upsert
+from ..sql.records import PlainWrites, SqlRecords, record_of_row, standard_upsert
 from .connections import SqliteConnections
 
 __all__ = ["AskingDatabase", "SqliteRecords"]
@@ -103,7 +102,7 @@ def _upsert_alike(table: str, rows: int, width: int) -> str:
     searchable = "?{}" if width == 3 else "NULL"
     mark = f"(?1, ?{{}}, ?2, ?{{}}, {searchable}, ?3, ?3, ?4, 1)"
     marks = ", ".join([mark.format(*range(at, at + width)) for at in range(5, 5 + width * rows, width)])
-    return standard_upsert(table, RECORD_COLUMNS, "space, path", kept="created", raised="version", marks=marks)
+    return standard_upsert(table, marks)
 
 
 def _row_reader(connections: SqliteConnections, statement: str, space: RecordSpace) -> Callable[[bytes], Any]:

@@ -69,7 +69,7 @@ class SqliteVectors(SqlRecords):
             found = await tx.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
             if found:
                 return None
-            if sql.dialect.record_index(sql.table, "any", "any") is None:
+            if not sql.dialect.may_index:
                 return "its table of embeddings does not exist, and this store may not make it"
             for statement in _definitions(sql.table, table):
                 await tx.run(statement)
