@@ -154,12 +154,13 @@ class ItemStore:
             if record[6] is None and record[1] in UNSEALED:
                 return read_now(self._tools, record, place, make)
         refresh = self._refreshes(refresh_ttl)
-        return self._engine.run(get_item(self._tools, place, make, refresh=refresh, held=record))
+        return self._engine.run(bound(self._tools, get_item, place, make, refresh=refresh, held=record))
 
     async def afind(self, place: Place, make: Make[T], refresh_ttl: bool | None = None) -> T | None:
         if self._memory is not None:
             return self.find(place, make, refresh_ttl)
-        return await self._engine.arun(get_item(self._tools, place, make, refresh=self._refreshes(refresh_ttl)))
+        refresh = self._refreshes(refresh_ttl)
+        return await self._engine.arun(bound(self._tools, get_item, place, make, refresh=refresh))
 
     def put(
         self,

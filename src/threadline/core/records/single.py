@@ -17,7 +17,7 @@ from ormsgpack import unpackb
 from ...codec.limits import has_little_stack
 from ...ports.checkpoints import Backend
 from ...ports.records import PlainPuts, Record, RecordChange, RecordSpace
-from ..context import UNSEALED, Context, Tools
+from ..context import Context, Tools
 from .batch import Item, make_item, moment_of
 from .checks import check_key, check_namespace, ttl_seconds
 from .contents import has_expired, pack_item, pack_items, place_of_record, read_item, unpack, value_of, wrapped
@@ -138,27 +138,21 @@ def read_now(tools: Tools, record: Record, place: Place, make: Make[T]) -> T:
     return make(place, value, created, updated, record)
 
 
-def get_item(
-    tools: Tools, place: Place, make: Make[T], *, refresh: bool, held: Record | None = None
-) -> Callable[[Backend], Coroutine[Any, Any, T | None]]:
-    """Reads an item that has not expired, of its record where that was read; `refresh` begins its time to live anew."""
-
-    async def get(backend: Backend) -> T | None:
-        if not tools.is_open:
-            await tools.open(backend)
-        record = held
-        if record is None:
-            [record] = await backend.read_records(ITEM, (place.name,))
-        if record is None or has_expired(record, time.time()):
-            return None
-        if record.form not in UNSEALED:
-            await tools.learn_keys(backend, (record.form,))
-        found = read_item(tools, record, place)
-        if refresh and found.ttl is not None:
-            await refresh_items(Context(backend, tools), [found])
-        return make(place, found.value, moment_of(record.created), moment_of(record.updated), record)
-
-    return get
+async def get_item(
+    store: Context, place: Place, make: Make[T], *, refresh: bool, held: Record | None = None
+) -> T | None:
+    """An item that has not expired, of its record where that was read; `refresh` begins its time to live anew."""
+    if held is not None:
+        record: Record | None = held
+        await store.learn_forms([held.form])
+    else:
+        [record] = await store.read_records(ITEM, (place.name,))
+    if record is None or has_expired(record, time.time()):
+        return None
+    found = read_item(store.tools, record, place)
+    if refresh and found.ttl is not None:
+        await refresh_items(store, [found])
+    return make(place, found.value, moment_of(record.created), moment_of(record.updated), record)
 
 
 # -- putting
@@ -212,42 +206,37 @@ def put_packed(
     tools: Tools, puts: Sequence[Packed] | Columns, space: RecordSpace = ITEM
 ) -> Callable[[Backend], Coroutine[Any, Any, None]]:
     """Makes puts, whatever is there, in one transaction."""
-    if isinstance(puts, Columns):
-        return _put_columns(tools, puts, space)
-    if len(puts) != 1:
-        return _put_columns(tools, _columns_of(puts), space)
-    [(name, content, seconds, searchable, bound)] = puts
 
     async def put(backend: Backend) -> None:
+        # Without a context: nothing is read, and every put of an item comes here.
         if not tools.is_open:
             await tools.open(backend)
-        now = time_now()
-        form, stored = (
-            wrapped(tools, space, name, content) if tools.keeps_objects else tools.envelope.wrap_row(content, bound)
-        )
-        record = _new(Record, (name, form, stored, searchable, now, now, _end(now, seconds), 0))
-        # As the class of these tuples makes them, in a third of the time.
-        await backend.write_records((_new(RecordChange, (space, name, record, None)),))
+        await backend.write_records(_changes(tools, puts, space))
 
     return put
 
 
-def _put_columns(tools: Tools, puts: Columns, space: RecordSpace) -> Callable[[Backend], Coroutine[Any, Any, None]]:
-    async def put(backend: Backend) -> None:
-        if not tools.is_open:
-            await tools.open(backend)
-        now = time_now()
-        names, contents, lives, searchables, bounds = puts
-        forms: Sequence[int]
-        values: Sequence[bytes]
-        if tools.keeps_objects:
-            forms, values = zip(*map(partial(wrapped, tools, space), names, contents), strict=True)
-        else:
-            forms, values = tools.envelope.wrap_rows(contents, bounds)
-        ends = lives if _is_unset(lives) else [_end(now, seconds) for seconds in lives]
-        await backend.write_records(PlainPuts(space, now, names, forms, values, searchables, ends))
-
-    return put
+def _changes(tools: Tools, puts: Sequence[Packed] | Columns, space: RecordSpace) -> Sequence[RecordChange]:
+    now = time_now()
+    if not isinstance(puts, Columns):
+        if len(puts) == 1:
+            [(name, content, seconds, searchable, bound)] = puts
+            form, stored = (
+                wrapped(tools, space, name, content) if tools.keeps_objects else tools.envelope.wrap_row(content, bound)
+            )
+            record = _new(Record, (name, form, stored, searchable, now, now, _end(now, seconds), 0))
+            # As the class of these tuples makes them, in a third of the time.
+            return (_new(RecordChange, (space, name, record, None)),)
+        puts = _columns_of(puts)
+    names, contents, lives, searchables, bounds = puts
+    forms: Sequence[int]
+    values: Sequence[bytes]
+    if tools.keeps_objects:
+        forms, values = zip(*map(partial(wrapped, tools, space), names, contents), strict=True)
+    else:
+        forms, values = tools.envelope.wrap_rows(contents, bounds)
+    ends = lives if _is_unset(lives) else [_end(now, seconds) for seconds in lives]
+    return PlainPuts(space, now, names, forms, values, searchables, ends)
 
 
 def _is_unset(column: Sequence[Any]) -> bool:
