@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xxhash import xxh3_128_hexdigest
 
 from ..constants import CACHE_NS_WRITES
+from ..storing.saving import put_writes
 
 if TYPE_CHECKING:
     from .loop import Run
@@ -53,7 +54,7 @@ async def take_cached(run: Run, tasks: Sequence[Task]) -> list[Task]:
         task.is_done = task.is_given_back = True
         task.cache_key = None
         # Stored as if the task had run: the history shows its result, and a resume needs no cache.
-        await run.put_writes(task, task.writes)
+        await put_writes(run, task, task.writes)
         hits.append(task)
     return hits
 

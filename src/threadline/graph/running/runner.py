@@ -7,6 +7,7 @@ or an error) that the run commits; only a cancellation from outside passes throu
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from .tasks import Task
 
 __all__ = ["attempts", "perform"]
+
+log = logging.getLogger("threadline.graph")
 
 
 async def perform(task: Task) -> None:
@@ -117,7 +120,7 @@ async def attempts(task: Task, host: Host) -> None:
                 raise
             await host.sleep(_pause(policy, attempt))
             attempt += 1
-            task.run.log_retry(task, attempt, error)
+            log.info("Retrying task %r, attempt %d, after %r", task.name, attempt, type(error).__name__)
 
 
 async def _returned(task: Task, command: Any) -> None:
