@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from ..reading.replay import Origin
     from ..storing.writer import SaverWriter
     from ..types import Interrupt
+    from .calling import RunSettings
     from .exclusive import Hold
     from .hosts import Host
-    from .settings import RunSettings
 
 __all__ = ["Run"]
 
