@@ -63,7 +63,6 @@ async def begin_replay(run: Run, *, answers: bool) -> None:
     null = [write for write in run.pending.get(NULL_TASK_ID, ()) if write[0] != RESUME]
     run.pending = {NULL_TASK_ID: null} if null else {}
     run.origin = Origin(run.checkpoint_id, run.namespace, run.step)
-    run.is_replaying = True
     run.forks = not (is_head and run.metadata.get("source") in ("update", "fork"))
     root = run.root()
     root.replayed_id = root.replayed_id or run.checkpoint_id

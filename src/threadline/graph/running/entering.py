@@ -113,7 +113,7 @@ def _cannot_have_begun(run: Run) -> bool:
 def _begin_from_seed(run: Run) -> None:
     """Go on from a checkpoint that another namespace has: all of its state is new here."""
     run.origin = Origin(run.checkpoint_id, _namespace_before(run), run.step)
-    run.is_replaying = run.forks = run.is_seeded = True
+    run.forks = run.is_seeded = True
     run.pending = {}
     run.stored_id = run.parent_checkpoint_id = None
     run.state.changed = set(run.state.versions)

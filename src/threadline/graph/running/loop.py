@@ -104,7 +104,6 @@ class Run:
         # What ended a run before its end: a breakpoint, or "pending" for a question. None: nothing did.
         self.stopped_by: str | None = None
         self.is_resuming = False
-        self.is_replaying = False
         # Whether answers were given: then tasks whose questions got none show them again instead of running. A run that
         # just goes on (input None) runs them, since what they ask about may have changed, in a graph inside as well.
         self.keeps_questions = False
