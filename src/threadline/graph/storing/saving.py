@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._base import config_of, new_id
 from ..constants import MISSING, NULL_TASK_ID, RESUME, TASKS
+from ..running.hosts import to_the_end
 from ..running.ids import path_text
 from ..types import Send
 from .writer import BlockingWriter, LoopWriter, SaverWriter, ThreadWriter, takes_task_path
@@ -162,17 +163,7 @@ async def finish(run: Run, failure: BaseException | None) -> None:
     if not run.host.is_async:
         await _leave(run, failure)
         return
-    import asyncio
-
-    leaving = asyncio.ensure_future(_leave(run, failure))
-    cancelled: BaseException | None = None
-    while not leaving.done():
-        try:
-            await asyncio.shield(leaving)
-        except asyncio.CancelledError as error:
-            cancelled = error
-        except BaseException:
-            break
+    leaving, cancelled = await to_the_end(_leave(run, failure))
     leaving.result()
     if cancelled is not None:
         raise cancelled
