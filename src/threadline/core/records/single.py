@@ -26,16 +26,16 @@ from .shapes import ItemOptions, name_of
 
 __all__ = [
     "Columns",
+    "ItemPlace",
     "Make",
     "Packed",
-    "Place",
     "get_item",
     "held_item",
+    "item_place",
+    "item_places",
     "native_item",
     "packed_put",
     "packed_puts",
-    "place_of",
-    "places_of",
     "put_packed",
     "read_now",
 ]
@@ -44,7 +44,7 @@ T = TypeVar("T")
 _new: Any = tuple.__new__
 
 
-class Place(NamedTuple):
+class ItemPlace(NamedTuple):
     """Where an item is, as checked."""
 
     namespace: tuple[str, ...]
@@ -74,10 +74,10 @@ class Columns(NamedTuple):
 
 
 # Builds an item for a caller: of its place, its value, when it was created and updated, and its record.
-Make = Callable[[Place, dict[str, Any], datetime, datetime, Record], T]
+Make = Callable[[ItemPlace, dict[str, Any], datetime, datetime, Record], T]
 
 
-def place_of(namespace: Any, key: Any) -> Place:
+def item_place(namespace: Any, key: Any) -> ItemPlace:
     """The place of an item; InvalidRequest says what is wrong with its namespace or key."""
     try:
         return _checked(namespace, key)
@@ -85,33 +85,33 @@ def place_of(namespace: Any, key: Any) -> Place:
         return _checked.__wrapped__(namespace, key)
 
 
-def places_of(namespaces: Iterable[Any], keys: Iterable[Any]) -> list[Place]:
+def item_places(namespaces: Iterable[Any], keys: Iterable[Any]) -> list[ItemPlace]:
     """The places of many items."""
     try:
         return [*map(_checked, namespaces, keys)]
     except TypeError:
-        return [*map(place_of, namespaces, keys)]
+        return [*map(item_place, namespaces, keys)]
 
 
 @lru_cache(4096)
-def _checked(namespace: Any, key: Any) -> Place:
+def _checked(namespace: Any, key: Any) -> ItemPlace:
     """Agents read and put the same items again and again."""
     named = check_namespace(namespace)
     name = name_of(named, check_key(key))
-    return Place(named, key, name, place_of_record(ITEM, name))
+    return ItemPlace(named, key, name, place_of_record(ITEM, name))
 
 
 # -- reading
 
 
-def native_item(place: Place, value: dict[str, Any], created: datetime, updated: datetime, record: Record) -> Item:
+def native_item(place: ItemPlace, value: dict[str, Any], created: datetime, updated: datetime, record: Record) -> Item:
     """An item as callers of a Threadline store see it."""
     ends = record.expires
     expires = moment_of(ends) if ends is not None else None
     return make_item(place.namespace, place.key, value, created, updated, record.version, expires)
 
 
-def held_item(tools: Tools, held: Any, place: Place, make: Make[T], otherwise: Any) -> T | None:
+def held_item(tools: Tools, held: Any, place: ItemPlace, make: Make[T], otherwise: Any) -> T | None:
     """The item at a place, of records that this process's memory holds; `otherwise` for one that may expire."""
     record = held.get(place[2])
     if record is None:
@@ -129,7 +129,7 @@ def held_item(tools: Tools, held: Any, place: Place, make: Make[T], otherwise: A
     return make(place, value, created, updated, record)
 
 
-def read_now(tools: Tools, record: Record, place: Place, make: Make[T]) -> T:
+def read_now(tools: Tools, record: Record, place: ItemPlace, make: Make[T]) -> T:
     """The item of a record that was read, does not expire and is not sealed."""
     value, _ = value_of(tools, record, place[3])
     created = updated = moment_of(record[4])
@@ -139,7 +139,7 @@ def read_now(tools: Tools, record: Record, place: Place, make: Make[T]) -> T:
 
 
 async def get_item(
-    store: Context, place: Place, make: Make[T], *, refresh: bool, held: Record | None = None
+    store: Context, place: ItemPlace, make: Make[T], *, refresh: bool, held: Record | None = None
 ) -> T | None:
     """An item that has not expired, of its record where that was read; `refresh` begins its time to live anew."""
     if held is not None:
@@ -158,7 +158,7 @@ async def get_item(
 # -- putting
 
 
-def packed_put(tools: Tools, options: ItemOptions, place: Place, value: Any, ttl: Any) -> Packed:
+def packed_put(tools: Tools, options: ItemOptions, place: ItemPlace, value: Any, ttl: Any) -> Packed:
     """A put as it is handed on: its value is checked and copied."""
     seconds = ttl_seconds(ttl) if ttl is not None else None
     content = pack_item(tools.codec, value, seconds)
@@ -167,7 +167,7 @@ def packed_put(tools: Tools, options: ItemOptions, place: Place, value: Any, ttl
 
 
 def packed_puts(
-    tools: Tools, options: ItemOptions, ops: Sequence[Any], kind: Any, places: Callable[[Any, Any], Sequence[Place]]
+    tools: Tools, options: ItemOptions, ops: Sequence[Any], kind: Any, places: Callable[[Any, Any], Sequence[ItemPlace]]
 ) -> Columns | None:
     """The puts of a batch of nothing but plain puts, each item once; None for any other batch.
 
