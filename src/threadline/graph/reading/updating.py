@@ -25,9 +25,9 @@ from ..running.inputs import input_writes
 from ..running.superstep import GraphState, apply_writes
 from ..running.tasks import NullTask, Task
 from ..showing.stream import is_finished
-from ..storing.saving import checkpoint_of_now
+from ..storing.saving import ask, checkpoint_of_now
 from ..types import StateUpdate
-from .state import addressed, ask, reader, restored
+from .state import addressed, reader, restored
 
 if TYPE_CHECKING:
     from ..config import Config

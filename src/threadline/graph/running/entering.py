@@ -19,7 +19,7 @@ from ..reading.replay import Origin, begin_replay, is_nothing, seed_of, travels
 from ..showing.stream import is_finished, show_values
 from ..storing.deltas import complete_deltas
 from ..storing.migrate import migrate
-from ..storing.saving import ask_saver, put_config, save, start_writer, store_writes
+from ..storing.saving import ask, put_config, save, start_writer, store_writes
 from ..storing.versions import adapted, refuse_lost_nodes
 from ..types import Command
 from .exclusive import take as take_hold
@@ -100,7 +100,8 @@ async def _saved(run: Run) -> tuple[Any, bool]:
             return (None if is_nothing(seed) else seed), is_named
         if _cannot_have_begun(run):
             return None, False
-    return await ask_saver(run, "get_tuple", put_config(run, run.settings.checkpoint_id)), False
+    config = put_config(run, run.settings.checkpoint_id)
+    return await ask(run.saver, run.host.is_async, "get_tuple", config), False
 
 
 def _cannot_have_begun(run: Run) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..running.tasks import Task
 
 __all__ = [
-    "ask_saver",
+    "ask",
     "checkpoint_of_now",
     "finish",
     "forget_answer",
@@ -121,11 +121,9 @@ def put_config(run: Run, checkpoint_id: str | None) -> dict[str, Any]:
     return {"configurable": configurable, "metadata": run.config["metadata"], "tags": run.config["tags"]}
 
 
-async def ask_saver(run: Run, method: str, *args: Any) -> Any:
+async def ask(saver: Any, is_async: bool, method: str, *args: Any) -> Any:
     """Call the half of the saver that fits."""
-    if run.host.is_async:
-        return await getattr(run.saver, "a" + method)(*args)
-    return getattr(run.saver, method)(*args)
+    return await getattr(saver, "a" + method)(*args) if is_async else getattr(saver, method)(*args)
 
 
 async def make_durable(run: Run) -> None:
