@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from .core.leases import LockInfo
     from .maintenance import Maintenance
-    from .ops.judging import Event
-    from .ops.thresholds import Thresholds
+    from .ops.judging import Event, Thresholds
     from .ops.watch import Look, Turn
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from .base.printable import printable
-from .core.context import UNSEALED, Context, Tools, bound
+from .core.context import UNSEALED, Tools
+from .core.operations import Face
 from .core.records.cached import (
     CACHE,
     Entry,
@@ -43,12 +44,11 @@ C = TypeVar("C", bound="ResultCache")
 _REST_SECONDS = 10.0
 
 
-class ResultCache:
+class ResultCache(Face):
     """Values by namespace and key, each for a time to live; see docs/cache.md."""
 
     def __init__(self, engine: Engine, tools: Tools, *, ttl: Any = None) -> None:
-        self._engine = engine
-        self._tools = tools
+        super().__init__(engine, tools)
         self._ttl = _seconds(ttl)
         # When the storage is asked again that did not answer, on the monotonic clock.
         self._rests_until: float | None = None
@@ -73,7 +73,7 @@ class ResultCache:
                 content = self._content_now(entries[0][1])
                 if content is None or content[0] in UNSEALED:
                     return value_of(self._tools, entries[0], content)
-            return self._engine.run(get_entries(self._tools, entries))
+            return self._run(get_entries, entries)
         except ThreadlineError as error:
             return self._missed(error, {})
 
@@ -84,7 +84,7 @@ class ResultCache:
         if self._rests:
             return {}
         try:
-            return await self._engine.arun(get_entries(self._tools, entries))
+            return await self._arun(get_entries, entries)
         except ThreadlineError as error:
             return self._missed(error, {})
 
@@ -192,12 +192,6 @@ class ResultCache:
         else:
             log.warning("the cache cannot be used, and the node runs without it: %s", printable(error))
         return otherwise
-
-    def _run(self, operation: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
-        return self._engine.run(bound(self._tools, operation))
-
-    async def _arun(self, operation: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
-        return await self._engine.arun(bound(self._tools, operation))
 
 
 def _entries(keys: Sequence[FullKey]) -> list[Entry]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .core import operations as ops
-from .core.operations import Face, OfContext, P, T
+from .core.operations import Face, OfContext, P, T, opened
 from .core.retention.policy import Policy
 from .errors import ThreadlineError
 
@@ -331,11 +331,11 @@ class Maintenance(Face):
 
     def open(self: S) -> S:
         """Open now, so that errors surface here; otherwise first use opens."""
-        self._engine.run(self._tools.open)
+        self._run(opened)
         return self
 
     async def aopen(self: S) -> S:
-        await self._engine.arun(self._tools.open)
+        await self._arun(opened)
         return self
 
     def close(self) -> None:
@@ -363,4 +363,4 @@ class Maintenance(Face):
         if self._engine.opens_inline:
             self.open()
         else:
-            await self._engine.arun(self._tools.open)
+            await self.aopen()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Moving", "choice_of"]
 
 log = logging.getLogger("threadline")
+_Path = str | os.PathLike[str]
 
 
 class Moving(Face):
@@ -52,13 +53,9 @@ class Moving(Face):
         has, and that did not come from here, is a problem of the report; with `merge` it comes under another id.
         Items of a Store come along with whole stores, unless `records=False`.
         """
-        from .core.moving.copy import copy_between
-
         _refuse_itself(self, other)
         choice = choice_of(threads, prefix, filter, since, until, merge, records and _are_whole(self, other))
-        for saver in (self, other):
-            saver._engine.run(saver._tools.open)
-        return run_now(copy_between(self._apart(False), other._apart(False), choice, progress))
+        return run_now(self._copied(other, choice, progress, is_async=False))
 
     async def acopy_to(
         self,
@@ -73,13 +70,9 @@ class Moving(Face):
         records: bool = True,
         progress: Progress | None = None,
     ) -> CopyReport:
-        from .core.moving.copy import copy_between
-
         _refuse_itself(self, other)
         choice = choice_of(threads, prefix, filter, since, until, merge, records and _are_whole(self, other))
-        for saver in (self, other):
-            await saver._engine.arun(saver._tools.open)
-        return await copy_between(self._apart(True), other._apart(True), choice, progress)
+        return await self._copied(other, choice, progress, is_async=True)
 
     def export(
         self,
@@ -100,9 +93,7 @@ class Moving(Face):
         """
         _refuse_remote(path)
         choice = choice_of(threads, prefix, filter, since, until, records=False)
-        self._engine.run(self._tools.open)
-        with _Filling(self._tools, path, None, plain, kind="export") as filling:
-            return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
+        return run_now(self._archived(path, None, plain, "export", choice, progress, is_async=False))
 
     async def aexport(
         self,
@@ -118,9 +109,7 @@ class Moving(Face):
     ) -> Archived:
         _refuse_remote(path)
         choice = choice_of(threads, prefix, filter, since, until, records=False)
-        await self._engine.arun(self._tools.open)
-        with _Filling(self._tools, path, None, plain, kind="export") as filling:
-            return filling.done(await filling.fill(self._apart(True), choice, progress))
+        return await self._archived(path, None, plain, "export", choice, progress, is_async=True)
 
     def backup(
         self,
@@ -138,16 +127,7 @@ class Moving(Face):
         is whole then, and the `base` of the answer None. `s3://bucket/backups/name` and the like go to an object store,
         by way of a temporary folder.
         """
-        if is_remote(path):
-            with _temporary_folder() as folder:
-                remote = _Remote(path, base, folder, is_of_loop=False)
-                done = self.backup(remote.path, base=run_now(remote.fetch()), plain=plain, progress=progress)
-                run_now(remote.send())
-            return remote.told(done)
-        choice = choice_of(None, "", None, None, None, records=_are_whole(self))
-        self._engine.run(self._tools.open)
-        with _Filling(self._tools, path, base, plain, kind="backup") as filling:
-            return filling.done(run_now(filling.fill(self._apart(False), choice, progress)))
+        return run_now(self._backed_up(path, base, plain, progress, is_async=False))
 
     async def abackup(
         self,
@@ -157,22 +137,49 @@ class Moving(Face):
         plain: bool = False,
         progress: Progress | None = None,
     ) -> Archived:
+        return await self._backed_up(path, base, plain, progress, is_async=True)
+
+    async def _copied(
+        self, other: Moving, choice: CopyChoice, progress: Progress | None, *, is_async: bool
+    ) -> CopyReport:
+        from .core.moving.copy import copy_between
+
+        source, target = await self._apart(is_async), await other._apart(is_async)
+        return await copy_between(source, target, choice, progress)
+
+    async def _backed_up(
+        self, path: _Path, base: _Path | None, plain: bool, progress: Progress | None, *, is_async: bool
+    ) -> Archived:
         if is_remote(path):
             with _temporary_folder() as folder:
-                remote = _Remote(path, base, folder, is_of_loop=True)
-                done = await self.abackup(remote.path, base=await remote.fetch(), plain=plain, progress=progress)
+                remote = _Remote(path, base, folder, is_of_loop=is_async)
+                fetched = await remote.fetch()
+                done = await self._backed_up(remote.path, fetched, plain, progress, is_async=is_async)
                 await remote.send()
             return remote.told(done)
         choice = choice_of(None, "", None, None, None, records=_are_whole(self))
-        await self._engine.arun(self._tools.open)
-        with _Filling(self._tools, path, base, plain, kind="backup") as filling:
-            return filling.done(await filling.fill(self._apart(True), choice, progress))
+        return await self._archived(path, base, plain, "backup", choice, progress, is_async=is_async)
 
-    def _apart(self, is_async: bool) -> Context:
-        """This store for an operation over several."""
+    async def _archived(
+        self,
+        path: _Path,
+        base: _Path | None,
+        plain: bool,
+        kind: str,
+        choice: CopyChoice,
+        progress: Progress | None,
+        *,
+        is_async: bool,
+    ) -> Archived:
+        source = await self._apart(is_async)
+        with _Filling(self._tools, path, base, plain, kind) as filling:
+            return filling.done(await filling.fill(source, choice, progress))
+
+    async def _apart(self, is_async: bool) -> Context:
+        """This store, opened for an operation over several."""
         from .core.moving.through import through
 
-        return through(self._engine, self._tools, is_async=is_async)
+        return await through(self._engine, self._tools, is_async=is_async)
 
 
 @contextmanager

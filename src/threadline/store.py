@@ -12,8 +12,8 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from .base.batching import TaskBatches
 from .base.embedding import Embedder
-from .base.gather import TaskGather
 from .core.context import UNSEALED, Context, Tools, bound
 from .core.records.batch import (
     GetOp,
@@ -41,16 +41,16 @@ from .core.records.past import history_of, restorable
 from .core.records.shapes import ItemOptions, Version, name_of
 from .core.records.single import (
     Columns,
+    ItemPlace,
     Make,
     Packed,
-    Place,
     get_item,
     held_item,
+    item_place,
+    item_places,
     native_item,
     packed_put,
     packed_puts,
-    place_of,
-    places_of,
     put_packed,
     read_now,
 )
@@ -64,7 +64,7 @@ __all__ = ["ItemStore"]
 T = TypeVar("T")
 Namespace = Sequence[str]
 # The places of items, by their namespaces and their keys, as checked.
-Places = Callable[[Sequence[Any], Sequence[Any]], Sequence[Place]]
+Places = Callable[[Sequence[Any], Sequence[Any]], Sequence[ItemPlace]]
 _DEFAULT: Any = object()
 _MOST_TOGETHER = 128
 _name_of = itemgetter(0)
@@ -105,7 +105,7 @@ class ItemStore:
         self._has_indexes = not items.indexed and index is None
         # Whether a put without a condition is one record, and need not read or embed anything.
         self.is_straight = self._has_indexes and items.is_plain
-        self._gather = TaskGather[Packed](self._awrite, _name_of, most=_MOST_TOGETHER)
+        self._batches = TaskBatches[Packed](self._awrite, _name_of, most=_MOST_TOGETHER)
         # The engine where its records are objects of this process, which are got and put without a coroutine.
         self._memory: Any = engine if tools.keeps_objects and hasattr(engine, "held_items") else None
         # Reads one record without a coroutine, where the engine can.
@@ -127,7 +127,7 @@ class ItemStore:
     def get(self, namespace: Namespace, key: str, *, refresh_ttl: bool | None = None, as_of: Any = None) -> Item | None:
         """An item, or None; with `as_of` as it was at that time, where the store keeps history."""
         if as_of is None:
-            return self.find(place_of(namespace, key), native_item, refresh_ttl)
+            return self.find(item_place(namespace, key), native_item, refresh_ttl)
         [item] = self.batch([self._get_op(namespace, key, refresh_ttl, as_of)])
         return item  # type: ignore[no-any-return]
 
@@ -135,11 +135,11 @@ class ItemStore:
         self, namespace: Namespace, key: str, *, refresh_ttl: bool | None = None, as_of: Any = None
     ) -> Item | None:
         if as_of is None:
-            return await self.afind(place_of(namespace, key), native_item, refresh_ttl)
+            return await self.afind(item_place(namespace, key), native_item, refresh_ttl)
         [item] = await self.abatch([self._get_op(namespace, key, refresh_ttl, as_of)])
         return item  # type: ignore[no-any-return]
 
-    def find(self, place: Place, make: Make[T], refresh_ttl: bool | None = None) -> T | None:
+    def find(self, place: ItemPlace, make: Make[T], refresh_ttl: bool | None = None) -> T | None:
         """The item at a place that was checked, as `make` builds it; None without it."""
         memory = self._memory
         if memory is not None and (held := memory.held_items) is not None and self._tools.is_open:
@@ -154,12 +154,13 @@ class ItemStore:
             if record[6] is None and record[1] in UNSEALED:
                 return read_now(self._tools, record, place, make)
         refresh = self._refreshes(refresh_ttl)
-        return self._engine.run(get_item(self._tools, place, make, refresh=refresh, held=record))
+        return self._engine.run(bound(self._tools, get_item, place, make, refresh=refresh, held=record))
 
-    async def afind(self, place: Place, make: Make[T], refresh_ttl: bool | None = None) -> T | None:
+    async def afind(self, place: ItemPlace, make: Make[T], refresh_ttl: bool | None = None) -> T | None:
         if self._memory is not None:
             return self.find(place, make, refresh_ttl)
-        return await self._engine.arun(get_item(self._tools, place, make, refresh=self._refreshes(refresh_ttl)))
+        refresh = self._refreshes(refresh_ttl)
+        return await self._engine.arun(bound(self._tools, get_item, place, make, refresh=refresh))
 
     def put(
         self,
@@ -177,7 +178,7 @@ class ItemStore:
         version (0: it must not be there), else Conflict is raised and nothing is changed.
         """
         if if_version is None and (index is None or index is False) and self.is_straight:
-            self.put_at(place_of(namespace, key), value, self._default_ttl if ttl is _DEFAULT else ttl)
+            self.put_at(item_place(namespace, key), value, self._default_ttl if ttl is _DEFAULT else ttl)
         else:
             self.batch([self._put_op(namespace, key, value, index, ttl, if_version)])
 
@@ -192,22 +193,22 @@ class ItemStore:
         if_version: int | None = None,
     ) -> None:
         if if_version is None and (index is None or index is False) and self.is_straight:
-            await self.aput_at(place_of(namespace, key), value, self._default_ttl if ttl is _DEFAULT else ttl)
+            await self.aput_at(item_place(namespace, key), value, self._default_ttl if ttl is _DEFAULT else ttl)
         else:
             await self.abatch([self._put_op(namespace, key, value, index, ttl, if_version)])
 
-    def put_at(self, place: Place, value: Any, ttl: Any = None) -> None:
+    def put_at(self, place: ItemPlace, value: Any, ttl: Any = None) -> None:
         """Keep a value at a place that was checked, in a store whose puts are plain."""
         if value is None:
             raise InvalidRequest(_NO_VALUE)
         self._write((packed_put(self._tools, self._options.items, place, value, ttl),))
 
-    def aput_at(self, place: Place, value: Any, ttl: Any = None) -> Awaitable[None]:
+    def aput_at(self, place: ItemPlace, value: Any, ttl: Any = None) -> Awaitable[None]:
         if value is None:
             raise InvalidRequest(_NO_VALUE)
         put = packed_put(self._tools, self._options.items, place, value, ttl)
         # Puts of tasks that wait at the same time share a commit.
-        return self._gather.ask(put) if self._memory is None else self._awrite((put,))
+        return self._batches.ask(put) if self._memory is None else self._awrite((put,))
 
     def delete(self, namespace: Namespace, key: str, *, forget: bool = False, if_version: int | None = None) -> None:
         """Delete an item where it is there; with `forget` its history too, so that nothing of it stays."""
@@ -286,7 +287,7 @@ class ItemStore:
     def batch(self, ops: Iterable[Any]) -> list[Any]:
         """The results of several operations. Reads see the store as it was before; puts are one transaction."""
         asked = list(ops)
-        if self.put_all(asked, PutOp, places_of):
+        if self.put_all(asked, PutOp, item_places):
             return [None] * len(asked)
         prepared = prepare(self._options, self._tools.codec, asked)
         vectors = self._embedder.embed(prepared.texts, prepared.queries) if prepared.spans and self._embedder else []
@@ -294,7 +295,7 @@ class ItemStore:
 
     async def abatch(self, ops: Iterable[Any]) -> list[Any]:
         asked = list(ops)
-        if await self.aput_all(asked, PutOp, places_of):
+        if await self.aput_all(asked, PutOp, item_places):
             return [None] * len(asked)
         prepared = prepare(self._options, self._tools.codec, asked)
         embedder = self._embedder if prepared.spans else None
@@ -369,7 +370,7 @@ class ItemStore:
         self._engine.close()
 
     async def aclose(self) -> None:
-        await self._gather.finish()
+        await self._batches.finish()
         await self._engine.aclose()
 
     def __enter__(self: T) -> T:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import threadline
-from threadline.base.gather import TaskGather
+from threadline.base.batching import TaskBatches
 
 
 class Ledger:
@@ -22,7 +22,7 @@ class Ledger:
 
 
 def gather(ledger, most=128):
-    return TaskGather(ledger.do, lambda work: work[0], most=most)
+    return TaskBatches(ledger.do, lambda work: work[0], most=most)
 
 
 def test_what_tasks_ask_in_one_round_is_done_together():

@@ -9,6 +9,7 @@ import pytest
 from test_durability_places import interrupted_at, lines_of
 
 from threadline.backends.memory.backend import MemoryBackend
+from threadline.backends.memory.rows import ThreadRows
 from threadline.backends.shared_commit import SharedCommit
 from threadline.backends.sqlite.commit import SqliteCommit
 from threadline.backends.sqlite.connections import SqliteConnections
@@ -153,11 +154,11 @@ def test_an_interrupt_at_any_line_of_a_lone_caller_leaves_a_saver_that_can_be_wr
     assert lives.check(saver.get_tuple(lives.config("t")), "t") == 3
 
 
-MEMORY_LINES = [
-    line
-    for name in ("_put", "_apply", "_add", "_place_row", "_add_writes", "remove_checkpoints", "collect")
-    for line in lines_of(getattr(MemoryBackend, name))
-]
+MEMORY_PARTS = (
+    (MemoryBackend, ("_put", "_apply", "_add", "remove_checkpoints", "collect")),
+    (ThreadRows, ("place", "add_writes", "remove")),
+)
+MEMORY_LINES = [line for part, names in MEMORY_PARTS for name in names for line in lines_of(getattr(part, name))]
 
 
 @pytest.mark.parametrize(

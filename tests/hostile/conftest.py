@@ -92,8 +92,8 @@ def dump(url, saver):
     if not url.startswith("memory:"):
         return dump_file(url.removeprefix("sqlite:///"))
     held = saver._engine._backend
-    tables = held._threads, held._checkpoints, held._leases
-    nested = held._writes, held._chunks
+    tables = held._threads, held._rows.checkpoints, held._leases
+    nested = held._rows.writes, held._chunks
     return [dict(table) for table in tables] + [{key: dict(inner) for key, inner in t.items() if inner} for t in nested]
 
 

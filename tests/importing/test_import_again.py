@@ -29,8 +29,8 @@ from threadline.transfer import Counts, import_sqlite
 SLOW_IMPORT = """
 import sys, time
 from threadline.transfer import import_sqlite
-import threadline.transfer.copying as copying
-copying._BATCH_CHECKPOINTS = 5
+import threadline.transfer.importing as importing
+importing._BATCH_CHECKPOINTS = 5
 import_sqlite(sys.argv[1], sys.argv[2], progress=lambda done, total: time.sleep(0.03))
 """
 

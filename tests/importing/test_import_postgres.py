@@ -137,7 +137,7 @@ def test_in_the_same_database_our_saver_goes_on_where_langgraphs_stopped(played:
 def test_a_stopped_import_continues_where_it_was(
     played: str, target: Path, monkeypatch: pytest.MonkeyPatch, import_here: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr("threadline.transfer.copying._BATCH_CHECKPOINTS", 5)
+    monkeypatch.setattr("threadline.transfer.importing._BATCH_CHECKPOINTS", 5)
     done: list[int] = []
 
     def stop_at_ten(copied: int, total: int) -> None:

@@ -91,7 +91,7 @@ def test_a_pack_that_is_rewritten_under_a_reader_is_found_again(opened, cold, mo
 
 
 def test_two_that_run_at_once_leave_each_other_alone(opened, monkeypatch):
-    from threadline.core.tiering.moving import Mover
+    from threadline.core.tiering.relocating import Mover
 
     first, second = opened(), opened()
     first.thread("t").put({"messages": messages(40), "turn": 1})

@@ -19,7 +19,7 @@ from tier_stores import messages
 import threadline
 from threadline.backends.layers.tiered import TieredLayer
 from threadline.backends.objects.folder import FolderObjects
-from threadline.core.tiering import moving, registry, running
+from threadline.core.tiering import registry, relocating, running
 
 _left = [0]
 
@@ -68,7 +68,7 @@ def main(url: str, cold: str, seed: int, steps: int) -> None:
         (FolderObjects, "read"),
         (FolderObjects, "delete"),
         (TieredLayer, "swap_chunks"),
-        (moving, "note_object"),
+        (relocating, "note_object"),
         (registry, "note_object"),
         (running, "forget_object"),
     ):

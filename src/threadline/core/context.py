@@ -98,23 +98,23 @@ class Context:
 
     async def thread_writes(self, thread_id: str) -> list[WriteRow]:
         writes = await self.backend.thread_writes(thread_id)
-        await self._learn_forms([write.form for write in writes])
+        await self.learn_forms([write.form for write in writes])
         return writes
 
     async def asking(self, after: str, limit: int, prefix: str = "") -> list[Asking]:
         page = await self.backend.asking(after, limit, prefix)
-        await self._learn_forms([form for one in page for form in (form_of_thread(one.thread), *_forms(one.writes))])
+        await self.learn_forms([form for one in page for form in (form_of_thread(one.thread), *_forms(one.writes))])
         return page
 
     async def thread(self, thread_id: str) -> ThreadRow | None:
         row = await self.backend.thread(thread_id)
         if row is not None and row.metadata:
-            await self._learn_forms([form_of_thread(row)])
+            await self.learn_forms([form_of_thread(row)])
         return row
 
     async def threads(self, after: str, limit: int, prefix: str = "") -> list[ThreadRow]:
         page = await self.backend.threads(after, limit, prefix)
-        await self._learn_forms([form_of_thread(row) for row in page if row.metadata])
+        await self.learn_forms([form_of_thread(row) for row in page if row.metadata])
         return page
 
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
@@ -128,20 +128,20 @@ class Context:
 
     async def read_records(self, space: RecordSpace, names: Sequence[bytes]) -> list[Record | None]:
         found = await self.backend.read_records(space, names)
-        await self._learn_forms([one.form for one in found if one is not None and one.form not in UNSEALED])
+        await self.learn_forms([one.form for one in found if one is not None and one.form not in UNSEALED])
         return found
 
     async def scan_records(self, space: RecordSpace, scan: Scan) -> list[Record]:
         found = await self.backend.scan_records(space, scan)
-        await self._learn_forms([one.form for one in found if one.form not in UNSEALED])
+        await self.learn_forms([one.form for one in found if one.form not in UNSEALED])
         return found
 
     async def _learn(self, rows: list[Found]) -> list[Found]:
         forms = [form for one in rows for form in (one.row.form, one.row.metadata_form, *_forms(one.writes))]
-        await self._learn_forms(forms)
+        await self.learn_forms(forms)
         return rows
 
-    async def _learn_forms(self, forms: list[int]) -> None:
+    async def learn_forms(self, forms: list[int]) -> None:
         if any(forms):
             await self.tools.learn_keys(self.backend, forms)
 

@@ -84,6 +84,10 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+async def opened(store: Context) -> None:
+    """Nothing more: a store is open when an operation on it begins."""
+
+
 class Face:
     """One engine and one set of tools: `_run` opens the store for an operation, `_ask` asks the backend alone."""
 

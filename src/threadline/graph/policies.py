@@ -49,7 +49,7 @@ def default_retry_on(error: Exception) -> bool:
 
 def default_cache_key(*args: Any, **kwargs: Any) -> bytes:
     """The input as bytes that are equal in every process for equal values."""
-    from .running.cache_keys import frozen_bytes
+    from .running.caching import frozen_bytes
 
     return frozen_bytes((args, kwargs))
 

@@ -40,7 +40,7 @@ from ..graph.constants import CONFIG_KEY_SCRATCHPAD, RESUME, TAG_NOSTREAM
 from ..graph.messages import Conversion, install_conversion
 from ..graph.running.observing import Observer, install_observer
 from ..graph.showing.message_stream import seen_messages
-from ..graph.showing.stream import updates_of
+from ..graph.showing.stream import emit, updates_of
 
 lifecycle: Any
 try:
@@ -154,7 +154,7 @@ class _Callbacks(Observer):
         if self._run is not None and not task.node.is_hidden:
             above = self._tasks.get(task.caller.id) if task.caller is not None else None
             child = (above or self._run).get_child(f"graph:step:{task.step}")
-            child.add_metadata(task.run.task_config(task)["metadata"])
+            child.add_metadata(task.shared_config()["metadata"])
             given = _processed(task, task.input, "process_inputs")
             self._tasks[task.id] = child.on_chain_start(None, given, name=task.name, run_id=uuid4())
         var_child_runnable_config.set(task.config)  # type: ignore[arg-type]
@@ -254,7 +254,7 @@ class _Tokens(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
             message.id = f"lc_run--{run_id}"
         self._seen().add(message.id)
         self._task.heartbeat_auto()
-        self._task.run.emit("messages", (message, self._models[run_id]))
+        emit(self._task.run, "messages", (message, self._models[run_id]))
 
     def _seen(self) -> set[str]:
         return seen_messages(self._task.run)

@@ -32,7 +32,7 @@ from langgraph.store.base import (
 from ..base.printable import printable
 from ..connect import is_pool, make_engine, make_tools, split_options
 from ..core.records import batch
-from ..core.records.single import Place, place_of
+from ..core.records.single import ItemPlace, item_place
 from ..errors import Closed, InvalidRequest
 from ..ports.engine import Engine
 from ..store import ItemStore
@@ -397,7 +397,7 @@ def _check_root(namespace: Any) -> None:
         raise InvalidNamespaceError(f"the namespace {namespace!r} {what}: give one such as ('memories',)")
 
 
-def _place(namespace: Any, key: Any) -> Place:
+def _place(namespace: Any, key: Any) -> ItemPlace:
     """Where an item is, once its labels were validated as BaseStore does it."""
     try:
         return _place_once(namespace, key if type(key) is str else str(key))
@@ -405,7 +405,7 @@ def _place(namespace: Any, key: Any) -> Place:
         return _place_once.__wrapped__(namespace, str(key))
 
 
-def _places(namespaces: Iterable[Any], keys: Sequence[Any]) -> list[Place]:
+def _places(namespaces: Iterable[Any], keys: Sequence[Any]) -> list[ItemPlace]:
     """The places of many items."""
     if {str}.issuperset(map(type, keys)):
         with suppress(TypeError):
@@ -414,9 +414,9 @@ def _places(namespaces: Iterable[Any], keys: Sequence[Any]) -> list[Place]:
 
 
 @lru_cache(4096)
-def _place_once(namespace: Any, key: str) -> Place:
+def _place_once(namespace: Any, key: str) -> ItemPlace:
     _validate(GetOp(namespace, ""))
-    return place_of(namespace, key)
+    return item_place(namespace, key)
 
 
 def _native(op: Any) -> Any:
@@ -446,7 +446,7 @@ def _converted(op: Any, result: Any) -> Any:
     return _item(result) if isinstance(result, batch.Item) else result
 
 
-def _made_item(place: Place, value: Any, created_at: datetime, updated_at: datetime, record: Any) -> Item:
+def _made_item(place: ItemPlace, value: Any, created_at: datetime, updated_at: datetime, record: Any) -> Item:
     """An item of LangGraph's; its slots are filled as its constructor does, which also reads times from text."""
     item = _new_item(Item)
     item.value = value

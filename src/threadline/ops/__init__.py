@@ -7,7 +7,7 @@ command line. See docs/operations.md.
 
 from __future__ import annotations
 
+from .judging import Thresholds
 from .meter import Meter
-from .thresholds import Thresholds
 
 __all__ = ["Meter", "Thresholds"]

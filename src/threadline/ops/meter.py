@@ -232,13 +232,13 @@ class Meter:
 
     def exposition(self) -> str:
         """All figures as Prometheus reads them, for an endpoint of one's own."""
-        from .exposition import prometheus_text
+        from .prometheus import prometheus_text
 
         return prometheus_text(self.samples())
 
     def serve(self, port: int = 9464, host: str = "127.0.0.1") -> Any:
         """Serve the figures under /metrics from a daemon thread, until `close()` or the end of a `with` block."""
-        from .serving import MetricsServer
+        from .prometheus import MetricsServer
 
         return MetricsServer(self.exposition, host, port)
 

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from .judging import Thresholds
 from .names import DURATION, LONG, REFUSALS, metric
-from .thresholds import Thresholds
 
 __all__ = ["Rule", "rules", "rules_yaml"]
 

@@ -17,11 +17,10 @@ from ..core.retention.policy import seconds_of
 from ..errors import InvalidRequest
 from ..ports.checkpoints import Query
 from ..show.figures import counted
-from .judging import Event, Judge, Reading
+from .judging import Event, Judge, Reading, Thresholds
 from .meter import Meter
 from .names import system_of
 from .survey import Survey, publish, survey, unreachable
-from .thresholds import Thresholds
 from .windows import Figures, Growth, Window
 
 __all__ = ["Look", "Turn", "Watch", "look"]

@@ -70,12 +70,10 @@ class Outline:
     id: str
     parent: str | None
     created: float
-    written_at: str
     step: int | None
     source: str | None
     metadata: dict[str, Any]
     channels: tuple[ChannelOutline, ...]
-    engine_channels: tuple[str, ...]
     tags: tuple[str, ...]
     is_pinned: bool
     is_head: bool
@@ -124,12 +122,10 @@ async def read_outline(store: Context, thread_id: str, at: At, namespace: str) -
         id=found.row.id,
         parent=found.row.parent,
         created=found.row.created,
-        written_at=document.ts if document is not None else "",
         step=found.row.step,
         source=found.row.source,
         metadata=dict(metadata),
         channels=await _channels(store, found, document) if document is not None else (),
-        engine_channels=tuple(filter(is_engine_channel, document.roots.refs)) if document is not None else (),
         tags=tuple(tag.name for tag in marks if tag.name),
         is_pinned=any(not tag.name for tag in marks),
         is_head=head is not None and head.row.id == found.row.id,

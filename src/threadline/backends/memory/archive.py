@@ -22,6 +22,7 @@ from ...packs.writer import PackWriter
 from ...ports.checkpoints import (
     Applied,
     Change,
+    CheckpointKey,
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
@@ -97,17 +98,14 @@ class ArchiveBackend(MemoryBackend):
         self._serial = max(self._serial, row.serial, row.pool)
 
     def _load_row(self, thread_id: str, *parts: Any) -> None:
-        self._place_row(self._threads[thread_id], CheckpointRow(*parts))
+        self._rows.place(self._threads[thread_id].serial, CheckpointRow(*parts))
 
     def _load_write(self, thread_id: str, *parts: Any) -> None:
-        write = WriteRow(*parts)._replace(replaces=True)
-        self._add_writes(self._threads[thread_id], [write])
-        self._held_writes(thread_id, write)[write.task_id, write.idx] = write._replace(replaces=False)
+        write, serial = WriteRow(*parts), self._threads[thread_id].serial
+        self._rows.add_writes(serial, [write._replace(replaces=True)])
+        self._rows.writes[serial, write.namespace, write.checkpoint_id][write.task_id, write.idx] = write
         if write.channel == INTERRUPT and write.namespace == ROOT:
             self._asked.add(thread_id)
-
-    def _held_writes(self, thread_id: str, write: WriteRow) -> dict[tuple[str, int], WriteRow]:
-        return self._writes[self._threads[thread_id].serial, write.namespace, write.checkpoint_id]
 
     def _load_chunk(self, pool: int, digest: bytes, links: bytes, form: int, data: bytes) -> None:
         if not is_cold(form):
@@ -127,15 +125,11 @@ class ArchiveBackend(MemoryBackend):
             if row is not None:
                 self._forget(row)
         elif kind == CHECKPOINT:
-            thread_id, namespace, checkpoint_id = parts
-            serial = self._threads[thread_id].serial
-            gone = self._checkpoints.pop((serial, namespace, checkpoint_id), None)
-            if gone is not None:
-                self._ids[serial][namespace].remove(checkpoint_id)
-                self._disown(serial, gone)
+            thread_id, *key = parts
+            self._rows.remove(self._threads[thread_id].serial, [CheckpointKey(*key)])
         elif kind == WRITE:
             thread_id, namespace, checkpoint_id, task_id, idx = parts
-            held = self._writes.get((self._threads[thread_id].serial, namespace, checkpoint_id), {})
+            held = self._rows.writes.get((self._threads[thread_id].serial, namespace, checkpoint_id), {})
             held.pop((task_id, idx), None)
         else:
             space = self._spaces[RecordSpace(parts[0])]
@@ -144,11 +138,7 @@ class ArchiveBackend(MemoryBackend):
     def _forget(self, row: ThreadRow) -> None:
         self._mates[row.pool].discard(row.thread_id)
         self._asked.discard(row.thread_id)
-        for namespace, ids in self._ids.pop(row.serial, {}).items():
-            for checkpoint_id in ids:
-                self._disown(row.serial, self._checkpoints.pop((row.serial, namespace, checkpoint_id)))
-        for key in self._written.pop(row.serial, ()):
-            self._writes.pop((row.serial, *key), None)
+        self._rows.drop(row.serial)
         if not self._mates[row.pool]:
             self._chunks.pop(row.pool, None)
 
@@ -205,7 +195,7 @@ class ArchiveBackend(MemoryBackend):
     ) -> int | None:
         serial = self._threads[thread_id].serial
         for key in (*keys, *settled):
-            for task_id, idx in self._writes.get((serial, *key), ()):
+            for task_id, idx in self._rows.writes.get((serial, *key), ()):
                 self._note(WRITE, thread_id, *key, task_id, idx)
         for key in keys:
             self._note(CHECKPOINT, thread_id, *key)
@@ -289,9 +279,9 @@ class ArchiveBackend(MemoryBackend):
         if kind == THREAD:
             return [THREAD, *thread]
         if kind == CHECKPOINT:
-            row = self._checkpoints.get((thread.serial, *place))
+            row = self._rows.checkpoints.get((thread.serial, *place))
             return None if row is None else [CHECKPOINT, first, *row]
-        write = self._writes.get((thread.serial, place[0], place[1]), {}).get((place[2], place[3]))
+        write = self._rows.writes.get((thread.serial, place[0], place[1]), {}).get((place[2], place[3]))
         return None if write is None else [WRITE, first, *write[:9]]
 
     def _write_rows(self, rows: Any) -> None:

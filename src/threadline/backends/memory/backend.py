@@ -1,9 +1,10 @@
-"""Records in this process: the model that the other backends are compared with."""
+"""Threads in this process: the model that the other backends are compared with."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 
 from ...base.namespaces import ROOT
 from ...errors import NotFound
@@ -12,7 +13,6 @@ from ...ports.checkpoints import (
     Applied,
     Asking,
     Change,
-    CheckpointKey,
     CheckpointKeys,
     CheckpointRow,
     ChunkRow,
@@ -22,21 +22,40 @@ from ...ports.checkpoints import (
     Query,
     Stale,
     ThreadRow,
+    Weight,
+    Weights,
     WriteRow,
 )
 from ...ports.rules import is_hidden
-from .survey import MemorySurvey
+from ...ports.storage import Space
+from ...ports.whole import WithoutOutlines, WithoutWholes
+from .records import MemoryRecords
+from .rows import ThreadRows
 
 __all__ = ["MemoryBackend"]
 
 _new = tuple.__new__
 
 
-class MemoryBackend(MemorySurvey):
-    """Dicts under one lock; nothing survives the process."""
+class MemoryBackend(WithoutWholes, WithoutOutlines, MemoryRecords):
+    """Dicts under one lock; nothing survives the process. Its part of the port `Records` is `MemoryRecords`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads: dict[str, ThreadRow] = {}
+        self._serial = 0
+        self._rows = ThreadRows()
+        # The threads that have asked something at any time.
+        self._asked: set[str] = set()
+        # By pool: the threads that are in it, deleted ones included.
+        self._mates: dict[int, set[str]] = defaultdict(set)
+        self._chunks: dict[int, dict[bytes, tuple[bytes, int, bytes]]] = defaultdict(dict)
+        self._leases: dict[str, bytes] = {}
 
     async def setup(self) -> None:
-        return None
+        """Nothing, as `trim` and `compact`: dicts need no preparation and free by themselves what is deleted."""
+
+    trim = compact = setup
 
     # -- writing
 
@@ -51,7 +70,7 @@ class MemoryBackend(MemorySurvey):
         thread = self._threads.get(change.thread_id)
         if thread is None or thread[2:5] != (*change.stamp, "active") or thread[5] is not None:  # type: ignore[misc]
             return False  # or was deleted once: the general way looks closer
-        serial, checkpoints = thread[1], self._checkpoints
+        serial, checkpoints = thread[1], self._rows.checkpoints
         for namespace, checkpoint_id, created in change.witnesses:
             row = checkpoints.get((serial, namespace, checkpoint_id))
             if row is None or row[11] != created:
@@ -74,7 +93,7 @@ class MemoryBackend(MemorySurvey):
         if change.lease is not None:
             rules.refuse_if_lease_lost(change, self._leases.get(change.thread_id))
         if change.head is not None:
-            ids = self._namespaces(thread).get(change.head[0]) if thread else None
+            ids = self._rows.namespaces(thread.serial).get(change.head[0]) if thread else None
             rules.refuse_if_head_moved(change, ids[-1] if ids else None)
         if thread is None or thread.status == "deleted":
             if change.joins is None:
@@ -83,10 +102,10 @@ class MemoryBackend(MemorySurvey):
             thread = self._alive(change.joins)
             if thread is None:
                 raise NotFound(f"there is no thread {change.joins!r}")
-        elif rules.needs_parent_row(thread, change) and not self._has_checkpoint(thread, change.continues):
+        elif rules.needs_parent_row(thread, change) and not self._rows.has(thread.serial, change.continues):
             raise rules.no_parent_row(change)
         for write in change.firsts:
-            held = self._writes.get((thread.serial, write.namespace, write.checkpoint_id), {})
+            held = self._rows.writes.get((thread.serial, write.namespace, write.checkpoint_id), {})
             found = held.get((write.task_id, write.idx))
             rules.refuse_if_not_first(write, found.data if found is not None else None)
         stamp = (thread.pool, thread.epoch)
@@ -96,7 +115,7 @@ class MemoryBackend(MemorySurvey):
     def _has_all(self, thread: ThreadRow, change: Change) -> bool:
         """Whether the rows by which the writer knows of chunks are there."""
         for namespace, checkpoint_id, created in change.witnesses:
-            row = self._checkpoints.get((thread.serial, namespace, checkpoint_id))
+            row = self._rows.checkpoints.get((thread.serial, namespace, checkpoint_id))
             if row is None or row.created != created:
                 return False
         return True
@@ -116,49 +135,11 @@ class MemoryBackend(MemorySurvey):
         for digest, links, form, data in change.moved:
             held[digest] = (links, form, data)
         for row in change.checkpoints:
-            self._place_row(thread, row)
+            self._rows.place(thread[1], row)
         if change.writes or change.firsts:
-            self._add_writes(thread, (*change.writes, *change.firsts))
+            self._rows.add_writes(thread[1], (*change.writes, *change.firsts))
         if change.now - thread[8] > rules.ACTIVITY_SECONDS:
             self._threads[change.thread_id] = thread._replace(active=change.now)
-
-    def _add_writes(self, thread: ThreadRow, writes: Sequence[WriteRow]) -> None:
-        """Those of one checkpoint are added in one step of the interpreter: an interrupt leaves all of them or none."""
-        serial = thread[1]
-        added: dict[tuple[str, str], dict[tuple[str, int], WriteRow]] = {}
-        for write in writes:
-            place, key = (write[0], write[1]), (write[2], write[3])
-            new = added.setdefault(place, {})
-            if write[9] or (key not in new and key not in self._writes.get((serial, *place), ())):
-                new[key] = write
-        for place, new in added.items():
-            where = (serial, *place)
-            self._written[serial].add(place)
-            self._writes[where].update(new)
-
-    def _place_row(self, thread: ThreadRow, row: CheckpointRow) -> None:
-        """An interrupt may come in between: an id always has its row, and the next try adds what is missing."""
-        serial, (namespace, checkpoint_id, parent) = thread[1], row[:3]
-        place = (serial, namespace, checkpoint_id)
-        before = self._checkpoints.get(place)
-        self._checkpoints[place] = row
-        if before is not None and before.parent != parent:
-            self._disown(serial, before)
-        if parent is not None:
-            self._children[serial, namespace, parent].add(checkpoint_id)
-        ids = self._ids[serial][namespace]
-        if not ids or ids[-1] < checkpoint_id:
-            ids.append(checkpoint_id)
-        elif checkpoint_id not in ids[(at := bisect_left(ids, checkpoint_id)) : at + 1]:
-            ids.insert(at, checkpoint_id)
-
-    def _disown(self, serial: int, row: CheckpointRow) -> None:
-        """A checkpoint is no child of its parent any more."""
-        if row.parent is not None:
-            above = (serial, row.namespace, row.parent)
-            self._children[above].discard(row.id)
-            if not self._children[above]:
-                del self._children[above]
 
     def _begin(self, change: Change) -> ThreadRow:
         self._serial += 1
@@ -179,11 +160,7 @@ class MemoryBackend(MemorySurvey):
             # First of all, so that an interrupt leaves it whole or gone.
             self._threads[thread_id] = thread._replace(status="deleted", deleted_before=deleted_before, active=now)
             self._asked.discard(thread_id)
-            for namespace, ids in self._ids.pop(thread.serial, {}).items():
-                for checkpoint_id in ids:
-                    self._disown(thread.serial, self._checkpoints.pop((thread.serial, namespace, checkpoint_id)))
-            for key in self._written.pop(thread.serial, ()):
-                self._writes.pop((thread.serial, key[0], key[1]), None)
+            self._rows.drop(thread.serial)
             if all(self._alive(mate) is None for mate in self._mates[thread.pool]):
                 self._chunks.pop(thread.pool, None)
 
@@ -195,35 +172,16 @@ class MemoryBackend(MemorySurvey):
             if thread is None:
                 return 0
             if guard is not None:
-                heirs = self._child_keys(thread, (*keys, *settled, *guard.staying))
+                heirs = self._rows.child_keys(thread.serial, (*keys, *settled, *guard.staying))
                 if not set(guard.seen).issuperset(heirs):
                     return None
-            for key in (*keys, *settled):
-                if self._writes.pop((thread.serial, *key), None) is not None:
-                    self._written[thread.serial].discard(tuple(key))
-            there = [place for key in dict.fromkeys(keys) if (place := (thread.serial, *key)) in self._checkpoints]
-            gone: dict[str, set[str]] = {}
-            for _, namespace, checkpoint_id in there:
-                gone.setdefault(namespace, set()).add(checkpoint_id)
-            # An interrupt may come in between: an id always has its row.
-            for namespace, ids in gone.items():
-                _drop_from(self._ids[thread.serial][namespace], ids)
-            for place in there:
-                self._disown(thread.serial, self._checkpoints.pop(place))
-            return len(there)
-
-    def _child_keys(self, thread: ThreadRow, keys: Iterable[CheckpointKey]) -> Iterator[CheckpointKey]:
-        for namespace, parent in keys:
-            for child in self._children.get((thread.serial, namespace, parent), ()):
-                row = self._checkpoints.get((thread.serial, namespace, child))
-                if row is not None and row.parent == parent:
-                    yield CheckpointKey(namespace, child)
+            return self._rows.remove(thread.serial, keys, settled)
 
     async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
         with self._lock:
             thread = self._alive(thread_id)
-            found = [(thread.serial, *key) for key in self._child_keys(thread, keys)] if thread else []
-            return [self._found(thread, self._checkpoints[place], False) for place in found if thread]
+            found = [(thread.serial, *key) for key in self._rows.child_keys(thread.serial, keys)] if thread else []
+            return [self._found(thread, self._rows.checkpoints[place], False) for place in found if thread]
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         with self._lock:
@@ -277,10 +235,10 @@ class MemoryBackend(MemorySurvey):
                     held[chunk.digest] = anew[1:]
             for old, new in checkpoints:
                 place = (thread, old.namespace, old.id)
-                if self._checkpoints.get(place) == old:
-                    self._checkpoints[place] = new
+                if self._rows.checkpoints.get(place) == old:
+                    self._rows.checkpoints[place] = new
             for was, now in writes:
-                written = self._writes.get((thread, was.namespace, was.checkpoint_id), {})
+                written = self._rows.writes.get((thread, was.namespace, was.checkpoint_id), {})
                 if written.get((was.task_id, was.idx)) == was:
                     written[was.task_id, was.idx] = now
 
@@ -293,7 +251,7 @@ class MemoryBackend(MemorySurvey):
             thread = self._alive(thread_id)
             if thread is None:
                 return None
-            ids = self._namespaces(thread).get(namespace)
+            ids = self._rows.namespaces(thread.serial).get(namespace)
             if not ids:
                 return None
             if checkpoint_id is None:
@@ -301,7 +259,7 @@ class MemoryBackend(MemorySurvey):
             # A row without its id is of a put that was interrupted: nothing keeps its chunks.
             elif checkpoint_id not in ids[(at := bisect_left(ids, checkpoint_id)) : at + 1]:
                 return None
-            return self._found(thread, self._checkpoints[thread.serial, namespace, checkpoint_id], with_writes)
+            return self._found(thread, self._rows.checkpoints[thread.serial, namespace, checkpoint_id], with_writes)
 
     async def heads(self, thread_ids: Sequence[str], namespace: str) -> list[Found]:
         found = [await self.find(thread_id, namespace, None, with_writes=False) for thread_id in thread_ids]
@@ -314,10 +272,10 @@ class MemoryBackend(MemorySurvey):
             asked = [one for one in self._asked if one.startswith(prefix) and is_hidden(one) is hidden]
             for thread_id in sorted(one for one in asked if one > after):
                 thread = self._alive(thread_id)
-                ids = self._namespaces(thread).get(ROOT) if thread is not None else None
+                ids = self._rows.namespaces(thread.serial).get(ROOT) if thread is not None else None
                 if thread is None or not ids:
                     continue
-                writes = self._writes_at(thread, ROOT, ids[-1])
+                writes = self._rows.writes_at(thread.serial, ROOT, ids[-1])
                 if any(map(rules.asks, writes)):
                     found.append(Asking(thread, writes))
                 if len(found) == limit:
@@ -334,9 +292,9 @@ class MemoryBackend(MemorySurvey):
             if query.as_they_lie:
                 return [found for one in threads for found in self._walk(one, query)]
             matches = [
-                (thread, self._checkpoints[thread.serial, namespace, checkpoint_id])
+                (thread, self._rows.checkpoints[thread.serial, namespace, checkpoint_id])
                 for thread in threads
-                for namespace in self._namespaces(thread)
+                for namespace in self._rows.namespaces(thread.serial)
                 if query.namespace is None or namespace == query.namespace
                 for checkpoint_id in self._ids_before(thread, namespace, query)
             ]
@@ -356,21 +314,23 @@ class MemoryBackend(MemorySurvey):
     def _walk(self, thread: ThreadRow, query: Query) -> list[Found]:
         found: list[Found] = []
         after = query.after
-        for namespace, ids in sorted(self._namespaces(thread).items()):
+        for namespace, ids in sorted(self._rows.namespaces(thread.serial).items()):
             if after is not None and namespace < after[2]:
                 continue
             start = bisect_right(ids, after[0]) if after is not None and namespace == after[2] else 0
             for at in ids[start : start + query.limit - len(found)]:
-                found.append(self._found(thread, self._checkpoints[thread.serial, namespace, at], query.with_writes))
+                row = self._rows.checkpoints[thread.serial, namespace, at]
+                found.append(self._found(thread, row, query.with_writes))
             if len(found) == query.limit:
                 break
         return found
 
     def _ids_before(self, thread: ThreadRow, namespace: str, query: Query) -> list[str]:
         """The newest ids of a namespace that the query's bounds leave, hardly more than a page of them."""
-        ids = self._ids[thread.serial][namespace]
+        ids = self._rows.ids[thread.serial][namespace]
         if query.checkpoint_id is not None:
-            ids = [query.checkpoint_id] if (thread.serial, namespace, query.checkpoint_id) in self._checkpoints else []
+            place = (thread.serial, namespace, query.checkpoint_id)
+            ids = [query.checkpoint_id] if place in self._rows.checkpoints else []
         end = len(ids) if query.before is None else bisect_left(ids, query.before)
         if query.after is not None:
             end = min(end, bisect_right(ids, query.after[0]))
@@ -383,7 +343,7 @@ class MemoryBackend(MemorySurvey):
             found: list[Found] = []
             current: str | None = checkpoint_id
             while thread is not None and current is not None and len(found) < limit:
-                row = self._checkpoints.get((thread.serial, namespace, current))
+                row = self._rows.checkpoints.get((thread.serial, namespace, current))
                 if row is None:
                     break
                 found.append(self._found(thread, row, True))
@@ -393,7 +353,7 @@ class MemoryBackend(MemorySurvey):
     async def thread_writes(self, thread_id: str) -> list[WriteRow]:
         with self._lock:
             thread = self._alive(thread_id)
-            return list(self._writes_of(thread.serial)) if thread else []
+            return list(self._rows.writes_of(thread.serial)) if thread else []
 
     async def chunks(self, pool: int, digests: Sequence[bytes]) -> list[tuple[bytes, bytes, int, bytes]]:
         held = self._chunks.get(pool, {})
@@ -426,25 +386,66 @@ class MemoryBackend(MemorySurvey):
             and is_hidden(thread.thread_id) is hidden
         ]
 
-    async def compact(self) -> None:
-        return None
+    # -- reading whole pools
 
-    def _has_checkpoint(self, thread: ThreadRow, checkpoint_id: str | None) -> bool:
-        return any((thread.serial, ns, checkpoint_id) in self._checkpoints for ns in self._namespaces(thread))
+    async def roots(self, pool: int) -> dict[bytes, int]:
+        with self._lock:
+            found = Counter(row.links for serial in self._serials(pool) for row in self._rows.of_thread(serial))
+            found.update({write.links: 0 for serial in self._serials(pool) for write in self._rows.writes_of(serial)})
+            found.pop(b"", None)
+            return found
 
-    def _namespaces(self, thread: ThreadRow) -> dict[str, list[str]]:
-        return self._ids.get(thread.serial, {})
+    async def pools(self, after: int, limit: int) -> list[int]:
+        return sorted(pool for pool, held in self._chunks.items() if held and pool > after)[:limit]
+
+    async def chunk_sizes(self, pool: int, after: bytes, limit: int) -> list[tuple[bytes, bytes, int, int]]:
+        with self._lock:
+            held = self._chunks.get(pool, {})
+            digests = sorted(digest for digest in held if digest > after)[:limit]
+            return [(digest, *held[digest][:2], len(held[digest][2])) for digest in digests]
+
+    async def space(self) -> Space:
+        weights = await self.weights([*self._mates, *self._chunks])
+        size = sum(one.bytes for kind in weights[:3] for one in kind)
+        return Space(size, size)
+
+    async def forms(self) -> dict[int, int]:
+        with self._lock:
+            found = Counter(form for row in self._rows.checkpoints.values() for form in {row.form, row.metadata_form})
+            found.update(write.form for held in self._rows.writes.values() for write in held.values())
+            found.update(form for pool in self._chunks.values() for _, form, _ in pool.values())
+            found.update(one.form for space in self._spaces.values() for one in space.records.values())
+            return found
+
+    async def weights(self, pools: Sequence[int], since: float | None = None) -> Weights:
+        with self._lock:
+            found = Weights([], [], [], [])
+            for pool in dict.fromkeys(pools):
+                for serial in self._serials(pool):
+                    rows, writes = list(self._rows.of_thread(serial)), self._rows.writes_of(serial)
+                    sizes = [len(row.document) + len(row.metadata) + len(row.links) for row in rows]
+                    _weigh(found.checkpoints, pool, serial, sizes)
+                    _weigh(found.writes, pool, serial, [len(write.data) + len(write.links) for write in writes])
+                    if since is not None:
+                        found.recent.extend(row.created for row in rows if row.created >= since)
+                held = self._chunks.get(pool, {}).values()
+                _weigh(found.chunks, pool, 0, [len(data) + len(links) for links, _, data in held])
+            return found
+
+    # -- what the above share
+
+    def _alive(self, thread_id: str) -> ThreadRow | None:
+        thread = self._threads.get(thread_id)
+        return thread if thread is not None and thread.status != "deleted" else None
+
+    def _serials(self, pool: int) -> set[int]:
+        return {self._threads[thread_id].serial for thread_id in self._mates.get(pool, ())}
 
     def _found(self, thread: ThreadRow, row: CheckpointRow, with_writes: bool) -> Found:
-        writes = self._writes_at(thread, row.namespace, row.id) if with_writes else []
+        writes = self._rows.writes_at(thread.serial, row.namespace, row.id) if with_writes else []
         return Found(thread.thread_id, thread.pool, thread.epoch, row, writes)
 
-    def _writes_at(self, thread: ThreadRow, namespace: str, checkpoint_id: str) -> list[WriteRow]:
-        held = self._writes.get((thread.serial, namespace, checkpoint_id))
-        return sorted(held.values(), key=rules.write_order) if held else []
 
-
-def _drop_from(ids: list[str], gone: set[str]) -> None:
-    """Take ids out of an ordered list, touching only what lies between the first and the last of them."""
-    start, stop = bisect_left(ids, min(gone)), bisect_right(ids, max(gone))
-    ids[start:stop] = [one for one in ids[start:stop] if one not in gone]
+def _weigh(kind: list[Weight], pool: int, serial: int, sizes: list[int]) -> None:
+    if sizes:
+        kind.append(Weight(pool, serial, len(sizes), sum(sizes)))

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import Any
 
+from ...base.forks import renew_after_fork
 from ...ports.records import (
     ABSENT,
     Expired,
@@ -37,6 +38,7 @@ class MemoryRecords(WithoutVectors):
     _lock: AbstractContextManager[Any]
 
     def __init__(self) -> None:
+        renew_after_fork(self)
         self._spaces: dict[RecordSpace, _Space] = {space: _Space() for space in RecordSpace}
 
     def held(self, space: RecordSpace) -> HeldRecords:

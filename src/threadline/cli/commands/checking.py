@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ...core.context import bound
 from ...core.integrity.quarantine import Aside
 from ...core.integrity.quarantine import quarantine as set_aside
 from ...core.integrity.repair import rebuildable
@@ -70,7 +69,7 @@ def fsck(
             raise InvalidRequest(f"nothing was set aside: {elsewhere}")
         if quarantine and report.damaged:
             now = time.time()
-            aside = store.engine.run(bound(store.tools, set_aside, report.damaged, now, dry_run=not yes))
+            aside = store.saver.run(set_aside, report.damaged, now, dry_run=not yes)
         hopeful = _hopeful(store, report)
     done = quarantine and yes
     step = elsewhere or _next_step(report, hopeful, url, threads or [], quarantine, done)
@@ -144,7 +143,7 @@ def _hopeful(store: Store, report: Report) -> list[Damage]:
     lost = {damage for one in report.lost_objects for damage in one.needed_by}
     hopeful = [damage for damage in report.damaged if damage not in lost]
     if lost:
-        sound = set(store.engine.run(bound(store.tools, rebuildable, report.damaged)))
+        sound = set(store.saver.run(rebuildable, report.damaged))
         hopeful += [damage for damage in report.damaged if damage in lost and damage in sound]
     return [damage for damage in hopeful if damage.channel is not None and "pending write" not in damage.what]
 

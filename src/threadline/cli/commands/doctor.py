@@ -10,7 +10,6 @@ import typer
 
 from ... import __version__
 from ...connect import make_engine
-from ...core.context import bound
 from ...errors import InvalidRequest, ThreadlineError
 from ...ops.doctor.examine import examine, examine_backend, refused
 from ...ops.doctor.findings import NOTE, OK, PROBLEM, WARNING, Finding
@@ -52,7 +51,7 @@ def report(
         raise InvalidRequest("a report is text, --html or --json, not two of them")
     with open_store(url, read_only=True) as store:
         shown = without_password(url)
-        made = store.engine.run(bound(store.tools, make_report, shown, __version__, time.time()))
+        made = store.saver.run(make_report, shown, __version__, time.time())
     text = as_html(made) if html else as_json(made) + "\n" if as_json_text else as_text(made)
     if output is None:
         print(text, end="")

@@ -159,7 +159,7 @@ def _thread_figures(store: Store, thread: str, trashed: int | None) -> Told:
     """What goes with a thread, of which the trash has some checkpoints or nothing."""
     in_trash = {} if trashed is None else {"trash_checkpoints": trashed}
     try:
-        row = store.engine.run(lambda backend: living(backend, thread))
+        row = store.saver.run(living, thread)
     except NotFound:
         if trashed is None:
             raise
@@ -179,7 +179,7 @@ def _thread_figures(store: Store, thread: str, trashed: int | None) -> Told:
 
 
 def _tags(store: Store, thread: str, key: CheckpointKey) -> list[str]:
-    row = store.engine.run(lambda backend: living(backend, thread))
+    row = store.saver.run(living, thread)
     return [tag.name or "(pinned)" for tag in tags_of(row) if tag.key == key]
 
 

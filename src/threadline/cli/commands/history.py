@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ...base.checkpoint import is_engine_channel
-from ...core.context import bound
+from ...core.context import Context
 from ...core.history.state import WriteInfo, read_lazily, writes_told
 from ...core.interrupts import Question, open_questions
 from ...core.standing import finished_paths, next_and_finished
@@ -56,11 +56,11 @@ def show(
     with open_store(url, read_only=True) as store:
         handle = store.saver.thread(thread)
         point = handle.at(at, namespace=namespace)
-        found = store.engine.run(bound(store.tools, read_lazily, thread, point.key))
-        row = store.engine.run(lambda backend: backend.find(thread, *point.key))
+        found = store.saver.run(read_lazily, thread, point.key)
+        row = store.saver.run(Context.find, thread, *point.key)
         if row is None:
             raise NotFound(f"thread {thread!r}: {point.id} was deleted meanwhile")
-        asked = store.engine.run(bound(store.tools, open_questions, thread, row.pool, row.writes))
+        asked = store.saver.run(open_questions, thread, row.pool, row.writes)
         # Before the head all tasks have finished; what was to run from there is what ran.
         is_head = handle.at(namespace=point.namespace).id == point.id
         paths = finished_paths(row.writes) if is_head else ()
@@ -197,7 +197,7 @@ def writes(
 ) -> None:
     """Show who wrote what towards the next checkpoint, in order."""
     with open_store(url, read_only=True) as store:
-        found = store.engine.run(bound(store.tools, writes_told, thread, at, namespace))
+        found = store.saver.run(writes_told, thread, at, namespace)
     if as_json:
         print_json([write_json(one) for one in found])
     else:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ...core.context import bound
 from ...core.records.batch import Item
 from ...core.records.cached import entry_figures
 from ...core.records.checks import check_namespace
@@ -107,7 +106,7 @@ def cache(
         raise InvalidRequest(f"cache takes no action {action!r}; there are stats, clear")
     named = _labels(namespace) if namespace is not None else None
     with open_store(url, read_only=not (yes and action == "clear")) as opened:
-        figures = opened.engine.run(bound(opened.tools, entry_figures, named))
+        figures = opened.saver.run(entry_figures, named)
         if action == "clear" and yes:
             opened.saver.cache().clear(None if named is None else [named])
     if as_json:
@@ -232,7 +231,7 @@ def _reading(opened: Store, asked: _Asked) -> ItemStore:
 def _writing(opened: Store, labels: tuple[str, ...], key: str | None) -> ItemStore:
     """A store that goes on with a history that is kept here, and begins none."""
     below = name_of(labels, key) if key is not None else pack_name(labels)
-    has_history = opened.engine.run(bound(opened.tools, has_past, below))
+    has_history = opened.saver.run(has_past, below)
     return opened.saver.store(keep_versions=has_history)
 
 

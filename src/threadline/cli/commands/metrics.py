@@ -10,8 +10,8 @@ import typer
 
 from ...errors import InvalidRequest
 from ...ops.dashboard import dashboard_json
+from ...ops.prometheus import MetricsServer
 from ...ops.rules import rules_yaml
-from ...ops.serving import MetricsServer
 from ..open import open_store
 from ..output import remark, without_password
 from .monitor import ErrorRate, LatencyMs, LeastRate, thresholds_of

@@ -16,8 +16,7 @@ from typing import Annotated
 import typer
 
 from ...errors import InvalidRequest
-from ...ops.judging import Event
-from ...ops.thresholds import Thresholds
+from ...ops.judging import Event, Thresholds
 from ...ops.watch import Turn
 from ...show.figures import readable_bytes, readable_latency, readable_span
 from ..open import open_store

@@ -126,7 +126,7 @@ class SmallThreads:
         found = await store.backend.wholes(names)
         if found is None:
             return None
-        await store.tools.learn_keys(store.backend, [form for whole in found for form in _forms(whole)])
+        await store.learn_forms([form for whole in found for form in _forms(whole)])
         return {whole.thread.thread_id: whole for whole in found}
 
     def _is_there(self, whole: Whole, held: Whole | None) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 from ...ports.checkpoints import Backend
 from ...ports.engine import Engine
 from ...ports.marks import marks_of
-from ..context import Context, Tools
+from ..context import Context, Tools, bound
+from ..operations import opened
 
 __all__ = ["Through", "through"]
 
@@ -27,8 +28,10 @@ class Through:
             setattr(self, name, _awaiting(engine, name) if is_async else _blocking(engine, name))
 
 
-def through(engine: Engine, tools: Tools, *, is_async: bool) -> Context:
-    """The context of a store that was opened, for an operation over several stores."""
+async def through(engine: Engine, tools: Tools, *, is_async: bool) -> Context:
+    """The context of a store, which is opened first, for an operation over several stores."""
+    opening = bound(tools, opened)
+    await engine.arun(opening) if is_async else engine.run(opening)
     backend: Any = Through(engine, is_async=is_async)
     return Context(backend, tools)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -20,9 +20,8 @@ from ...base.printable import printable
 from ...codec.codec import Codec
 from ...codec.limits import has_little_stack
 from ...errors import ThreadlineError
-from ...ports.checkpoints import Backend
 from ...ports.records import Content, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
-from ..context import UNSEALED, Context, Tools
+from ..context import Context, Tools
 from ..paging import record_pages
 from .checks import check_key, check_namespace
 from .contents import PLAIN_OBJECT, has_expired, place_of_record, unpack, unwrapped
@@ -88,19 +87,10 @@ def _in_order(codec: Codec, value: Any) -> Any:
     return value
 
 
-def get_entries(tools: Tools, entries: Sequence[Entry]) -> Callable[[Backend], Coroutine[Any, Any, dict[FullKey, Any]]]:
-    """Reads the values of those entries that are there and have not expired."""
-
-    async def get(backend: Backend) -> dict[FullKey, Any]:
-        if not tools.is_open:
-            await tools.open(backend)
-        records = await backend.read_records(CACHE, [entry.name for entry in entries])
-        forms = [record.form for record in records if record is not None and record.form not in UNSEALED]
-        if forms:
-            await tools.learn_keys(backend, forms)
-        return _values_of(tools, entries, records)
-
-    return get
+async def get_entries(store: Context, entries: Sequence[Entry]) -> dict[FullKey, Any]:
+    """The values of those entries that are there and have not expired."""
+    records = await store.read_records(CACHE, [entry.name for entry in entries])
+    return _values_of(store.tools, entries, records)
 
 
 def _values_of(tools: Tools, entries: Sequence[Entry], records: Iterable[Record | None]) -> dict[FullKey, Any]:

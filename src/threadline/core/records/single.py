@@ -17,7 +17,7 @@ from ormsgpack import unpackb
 from ...codec.limits import has_little_stack
 from ...ports.checkpoints import Backend
 from ...ports.records import PlainPuts, Record, RecordChange, RecordSpace
-from ..context import UNSEALED, Context, Tools
+from ..context import Context, Tools
 from .batch import Item, make_item, moment_of
 from .checks import check_key, check_namespace, ttl_seconds
 from .contents import has_expired, pack_item, pack_items, place_of_record, read_item, unpack, value_of, wrapped
@@ -26,16 +26,16 @@ from .shapes import ItemOptions, name_of
 
 __all__ = [
     "Columns",
+    "ItemPlace",
     "Make",
     "Packed",
-    "Place",
     "get_item",
     "held_item",
+    "item_place",
+    "item_places",
     "native_item",
     "packed_put",
     "packed_puts",
-    "place_of",
-    "places_of",
     "put_packed",
     "read_now",
 ]
@@ -44,7 +44,7 @@ T = TypeVar("T")
 _new: Any = tuple.__new__
 
 
-class Place(NamedTuple):
+class ItemPlace(NamedTuple):
     """Where an item is, as checked."""
 
     namespace: tuple[str, ...]
@@ -74,10 +74,10 @@ class Columns(NamedTuple):
 
 
 # Builds an item for a caller: of its place, its value, when it was created and updated, and its record.
-Make = Callable[[Place, dict[str, Any], datetime, datetime, Record], T]
+Make = Callable[[ItemPlace, dict[str, Any], datetime, datetime, Record], T]
 
 
-def place_of(namespace: Any, key: Any) -> Place:
+def item_place(namespace: Any, key: Any) -> ItemPlace:
     """The place of an item; InvalidRequest says what is wrong with its namespace or key."""
     try:
         return _checked(namespace, key)
@@ -85,33 +85,33 @@ def place_of(namespace: Any, key: Any) -> Place:
         return _checked.__wrapped__(namespace, key)
 
 
-def places_of(namespaces: Iterable[Any], keys: Iterable[Any]) -> list[Place]:
+def item_places(namespaces: Iterable[Any], keys: Iterable[Any]) -> list[ItemPlace]:
     """The places of many items."""
     try:
         return [*map(_checked, namespaces, keys)]
     except TypeError:
-        return [*map(place_of, namespaces, keys)]
+        return [*map(item_place, namespaces, keys)]
 
 
 @lru_cache(4096)
-def _checked(namespace: Any, key: Any) -> Place:
+def _checked(namespace: Any, key: Any) -> ItemPlace:
     """Agents read and put the same items again and again."""
     named = check_namespace(namespace)
     name = name_of(named, check_key(key))
-    return Place(named, key, name, place_of_record(ITEM, name))
+    return ItemPlace(named, key, name, place_of_record(ITEM, name))
 
 
 # -- reading
 
 
-def native_item(place: Place, value: dict[str, Any], created: datetime, updated: datetime, record: Record) -> Item:
+def native_item(place: ItemPlace, value: dict[str, Any], created: datetime, updated: datetime, record: Record) -> Item:
     """An item as callers of a Threadline store see it."""
     ends = record.expires
     expires = moment_of(ends) if ends is not None else None
     return make_item(place.namespace, place.key, value, created, updated, record.version, expires)
 
 
-def held_item(tools: Tools, held: Any, place: Place, make: Make[T], otherwise: Any) -> T | None:
+def held_item(tools: Tools, held: Any, place: ItemPlace, make: Make[T], otherwise: Any) -> T | None:
     """The item at a place, of records that this process's memory holds; `otherwise` for one that may expire."""
     record = held.get(place[2])
     if record is None:
@@ -129,7 +129,7 @@ def held_item(tools: Tools, held: Any, place: Place, make: Make[T], otherwise: A
     return make(place, value, created, updated, record)
 
 
-def read_now(tools: Tools, record: Record, place: Place, make: Make[T]) -> T:
+def read_now(tools: Tools, record: Record, place: ItemPlace, make: Make[T]) -> T:
     """The item of a record that was read, does not expire and is not sealed."""
     value, _ = value_of(tools, record, place[3])
     created = updated = moment_of(record[4])
@@ -138,33 +138,27 @@ def read_now(tools: Tools, record: Record, place: Place, make: Make[T]) -> T:
     return make(place, value, created, updated, record)
 
 
-def get_item(
-    tools: Tools, place: Place, make: Make[T], *, refresh: bool, held: Record | None = None
-) -> Callable[[Backend], Coroutine[Any, Any, T | None]]:
-    """Reads an item that has not expired, of its record where that was read; `refresh` begins its time to live anew."""
-
-    async def get(backend: Backend) -> T | None:
-        if not tools.is_open:
-            await tools.open(backend)
-        record = held
-        if record is None:
-            [record] = await backend.read_records(ITEM, (place.name,))
-        if record is None or has_expired(record, time.time()):
-            return None
-        if record.form not in UNSEALED:
-            await tools.learn_keys(backend, (record.form,))
-        found = read_item(tools, record, place)
-        if refresh and found.ttl is not None:
-            await refresh_items(Context(backend, tools), [found])
-        return make(place, found.value, moment_of(record.created), moment_of(record.updated), record)
-
-    return get
+async def get_item(
+    store: Context, place: ItemPlace, make: Make[T], *, refresh: bool, held: Record | None = None
+) -> T | None:
+    """An item that has not expired, of its record where that was read; `refresh` begins its time to live anew."""
+    if held is not None:
+        record: Record | None = held
+        await store.learn_forms([held.form])
+    else:
+        [record] = await store.read_records(ITEM, (place.name,))
+    if record is None or has_expired(record, time.time()):
+        return None
+    found = read_item(store.tools, record, place)
+    if refresh and found.ttl is not None:
+        await refresh_items(store, [found])
+    return make(place, found.value, moment_of(record.created), moment_of(record.updated), record)
 
 
 # -- putting
 
 
-def packed_put(tools: Tools, options: ItemOptions, place: Place, value: Any, ttl: Any) -> Packed:
+def packed_put(tools: Tools, options: ItemOptions, place: ItemPlace, value: Any, ttl: Any) -> Packed:
     """A put as it is handed on: its value is checked and copied."""
     seconds = ttl_seconds(ttl) if ttl is not None else None
     content = pack_item(tools.codec, value, seconds)
@@ -173,7 +167,7 @@ def packed_put(tools: Tools, options: ItemOptions, place: Place, value: Any, ttl
 
 
 def packed_puts(
-    tools: Tools, options: ItemOptions, ops: Sequence[Any], kind: Any, places: Callable[[Any, Any], Sequence[Place]]
+    tools: Tools, options: ItemOptions, ops: Sequence[Any], kind: Any, places: Callable[[Any, Any], Sequence[ItemPlace]]
 ) -> Columns | None:
     """The puts of a batch of nothing but plain puts, each item once; None for any other batch.
 
@@ -212,42 +206,37 @@ def put_packed(
     tools: Tools, puts: Sequence[Packed] | Columns, space: RecordSpace = ITEM
 ) -> Callable[[Backend], Coroutine[Any, Any, None]]:
     """Makes puts, whatever is there, in one transaction."""
-    if isinstance(puts, Columns):
-        return _put_columns(tools, puts, space)
-    if len(puts) != 1:
-        return _put_columns(tools, _columns_of(puts), space)
-    [(name, content, seconds, searchable, bound)] = puts
 
     async def put(backend: Backend) -> None:
+        # Without a context: nothing is read, and every put of an item comes here.
         if not tools.is_open:
             await tools.open(backend)
-        now = time_now()
-        form, stored = (
-            wrapped(tools, space, name, content) if tools.keeps_objects else tools.envelope.wrap_row(content, bound)
-        )
-        record = _new(Record, (name, form, stored, searchable, now, now, _end(now, seconds), 0))
-        # As the class of these tuples makes them, in a third of the time.
-        await backend.write_records((_new(RecordChange, (space, name, record, None)),))
+        await backend.write_records(_changes(tools, puts, space))
 
     return put
 
 
-def _put_columns(tools: Tools, puts: Columns, space: RecordSpace) -> Callable[[Backend], Coroutine[Any, Any, None]]:
-    async def put(backend: Backend) -> None:
-        if not tools.is_open:
-            await tools.open(backend)
-        now = time_now()
-        names, contents, lives, searchables, bounds = puts
-        forms: Sequence[int]
-        values: Sequence[bytes]
-        if tools.keeps_objects:
-            forms, values = zip(*map(partial(wrapped, tools, space), names, contents), strict=True)
-        else:
-            forms, values = tools.envelope.wrap_rows(contents, bounds)
-        ends = lives if _is_unset(lives) else [_end(now, seconds) for seconds in lives]
-        await backend.write_records(PlainPuts(space, now, names, forms, values, searchables, ends))
-
-    return put
+def _changes(tools: Tools, puts: Sequence[Packed] | Columns, space: RecordSpace) -> Sequence[RecordChange]:
+    now = time_now()
+    if not isinstance(puts, Columns):
+        if len(puts) == 1:
+            [(name, content, seconds, searchable, bound)] = puts
+            form, stored = (
+                wrapped(tools, space, name, content) if tools.keeps_objects else tools.envelope.wrap_row(content, bound)
+            )
+            record = _new(Record, (name, form, stored, searchable, now, now, _end(now, seconds), 0))
+            # As the class of these tuples makes them, in a third of the time.
+            return (_new(RecordChange, (space, name, record, None)),)
+        puts = _columns_of(puts)
+    names, contents, lives, searchables, bounds = puts
+    forms: Sequence[int]
+    values: Sequence[bytes]
+    if tools.keeps_objects:
+        forms, values = zip(*map(partial(wrapped, tools, space), names, contents), strict=True)
+    else:
+        forms, values = tools.envelope.wrap_rows(contents, bounds)
+    ends = lives if _is_unset(lives) else [_end(now, seconds) for seconds in lives]
+    return PlainPuts(space, now, names, forms, values, searchables, ends)
 
 
 def _is_unset(column: Sequence[Any]) -> bool:

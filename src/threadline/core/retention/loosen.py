@@ -79,7 +79,7 @@ async def _hot_chunks(store: Context, pool: int, digests: list[bytes]) -> list[C
     tier = tier_of(store.backend)
     found = await (tier.stored_chunks if tier is not None else store.backend.chunks)(pool, digests)
     hot = [ChunkRow(*row) for row in found if not is_cold(row[2])]
-    await store.tools.learn_keys(store.backend, [row.form for row in hot])
+    await store.learn_forms([row.form for row in hot])
     return hot
 
 

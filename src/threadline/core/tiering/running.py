@@ -18,9 +18,9 @@ from ..paging import each_pool, each_thread
 from ..retention.policy import TierPolicy, seconds_of
 from ..stats import add_up
 from .choosing import Due, choose_chunks, cold_chunks, due_of, reachable_from
-from .moving import Mover, restore_chunks
 from .place import settle_place
 from .registry import ObjectRecord, forget_object, note_orphan, registered
+from .relocating import Mover, restore_chunks
 from .shapes import PackUse, Restored, Tiered, TierPlan, TierStatus, chosen_to_rewrite
 
 __all__ = ["TIERER", "plan_tier", "restore_tier", "run_tier", "tier_status"]

@@ -21,6 +21,7 @@ from .._base import config_of
 from ..constants import INTERRUPT, NULL_TASK_ID, PUSH, RESUME
 from ..running.ids import TaskIds, child_namespace, without_task_ids
 from ..showing.stream import is_finished
+from ..storing.saving import ask
 
 if TYPE_CHECKING:
     from ..running.loop import Run
@@ -62,7 +63,6 @@ async def begin_replay(run: Run, *, answers: bool) -> None:
     null = [write for write in run.pending.get(NULL_TASK_ID, ()) if write[0] != RESUME]
     run.pending = {NULL_TASK_ID: null} if null else {}
     run.origin = Origin(run.checkpoint_id, run.namespace, run.step)
-    run.is_replaying = True
     run.forks = not (is_head and run.metadata.get("source") in ("update", "fork"))
     root = run.root()
     root.replayed_id = root.replayed_id or run.checkpoint_id
@@ -77,7 +77,7 @@ def _forget_outputs(run: Run) -> None:
 
 
 async def _is_head(run: Run) -> bool:
-    newest = await run.ask_saver("get_tuple", config_of(run.thread_id, run.namespace))
+    newest = await ask(run.saver, run.host.is_async, "get_tuple", config_of(run.thread_id, run.namespace))
     return newest is None or newest.checkpoint["id"] == run.checkpoint_id
 
 
@@ -96,7 +96,7 @@ async def seed_of(run: Run) -> tuple[Any, bool]:
         old = above.origin.namespace_of(parent)
         named = root.settings.checkpoint_map.get(old)
         if named is not None:
-            saved = await run.ask_saver("get_tuple", config_of(run.thread_id, old, named))
+            saved = await ask(run.saver, run.host.is_async, "get_tuple", config_of(run.thread_id, old, named))
             if saved is not None:
                 return saved, True
     if run.graph.checkpointer is not True and above.forks:
@@ -116,7 +116,7 @@ async def _newest_before(run: Run, checkpoint_id: str) -> Any:
     else:
         found = list(run.saver.list(config, before=before, limit=1))
     # Read by its id: a saver that fences puts lets those branch that read what they branch from.
-    return await run.ask_saver("get_tuple", found[0].config) if found else _NOTHING
+    return await ask(run.saver, run.host.is_async, "get_tuple", found[0].config) if found else _NOTHING
 
 
 class _Nothing:

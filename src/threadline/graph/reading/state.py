@@ -14,6 +14,7 @@ from .._base import config_of, run_now
 from ..constants import ERROR, INPUT, INTERRUPT, NS_SEP, NULL_TASK_ID, RESUME, RETURN
 from ..running.superstep import apply_writes, read_channels
 from ..running.tasks import NullTask
+from ..storing.saving import ask
 from ..types import PregelTask, StateSnapshot, StateUpdate
 
 if TYPE_CHECKING:
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from ..running.tasks import Task
 
 __all__ = ["StateMethods", "ask", "reader", "restored"]
-
-
-async def ask(saver: Any, is_async: bool, method: str, *args: Any) -> Any:
-    """Call the half of the saver that fits."""
-    return await getattr(saver, "a" + method)(*args) if is_async else getattr(saver, method)(*args)
 
 
 class StateMethods:

@@ -25,8 +25,9 @@ from ..running.inputs import input_writes
 from ..running.superstep import GraphState, apply_writes
 from ..running.tasks import NullTask, Task
 from ..showing.stream import is_finished
+from ..storing.saving import ask, checkpoint_of_now
 from ..types import StateUpdate
-from .state import addressed, ask, reader, restored
+from .state import addressed, reader, restored
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -250,7 +251,7 @@ class _Update:
         metadata = {"source": source, "step": run.step, "parents": dict(run.parents), **self.graph.version_note()}
         new_versions = {name: run.state.versions[name] for name in run.state.changed}
         config = {"configurable": self._own(above), "metadata": dict(self.given.get("metadata") or {})}
-        await ask(self.saver, self.is_async, "put", config, run.checkpoint_of_now(), metadata, new_versions)
+        await ask(self.saver, self.is_async, "put", config, checkpoint_of_now(run), metadata, new_versions)
         self.address["checkpoint_id"] = run.checkpoint_id
 
     def _own(self, checkpoint_id: str | None) -> dict[str, Any]:

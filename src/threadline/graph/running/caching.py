@@ -1,21 +1,28 @@
-"""Results of nodes that a cache gives back: which inputs are equal, where results are kept, what a hit does."""
+"""Results of nodes that a cache gives back: which inputs are equal, where results are kept, what a hit does.
+
+Keys are bytes that are equal in every process for equal inputs (`frozen_bytes`). Mappings and sets are sorted by the
+bytes of their keys, since their order is no part of their value. Everything else is written as a checkpoint would store
+it, so what can be a state can be a key.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_128_hexdigest
 
+from .._base import encode
 from ..constants import CACHE_NS_WRITES
+from ..storing.saving import put_writes
 
 if TYPE_CHECKING:
     from .loop import Run
     from .tasks import Task
 
-__all__ = ["InMemoryCache", "cache_key_of", "identity", "keep", "take_cached"]
+__all__ = ["InMemoryCache", "cache_key_of", "frozen_bytes", "identity", "keep", "take_cached"]
 
 
 def identity(function: Any) -> str:
@@ -33,6 +40,23 @@ def cache_key_of(run: Run, task: Task) -> tuple[tuple[str, ...], str] | None:
     key = policy.key_func(*task.input[0], **task.input[1]) if task.is_call else policy.key_func(task.input)
     digest = xxh3_128_hexdigest(key.encode() if isinstance(key, str) else key)
     return (CACHE_NS_WRITES, identity(task.node.action.source), task.name), digest
+
+
+def frozen_bytes(value: Any) -> bytes:
+    """The canonical bytes of a value; NotSerializable where it has no stored form."""
+    if isinstance(value, Mapping):
+        items = sorted((frozen_bytes(key), frozen_bytes(item)) for key, item in value.items())
+        return _joined(b"m", (part for item in items for part in item))
+    if isinstance(value, Set):
+        return _joined(b"s", sorted(map(frozen_bytes, value)))
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return _joined(b"l" if type(value) is list else b"t", map(frozen_bytes, value))
+    return _joined(b"v", (encode(value),))
+
+
+def _joined(kind: bytes, parts: Iterable[bytes]) -> bytes:
+    """The parts with their lengths, so that no two lists of parts give the same bytes."""
+    return kind + b"".join(len(part).to_bytes(8, "big") + part for part in parts) + b"."
 
 
 async def take_cached(run: Run, tasks: Sequence[Task]) -> list[Task]:
@@ -53,7 +77,7 @@ async def take_cached(run: Run, tasks: Sequence[Task]) -> list[Task]:
         task.is_done = task.is_given_back = True
         task.cache_key = None
         # Stored as if the task had run: the history shows its result, and a resume needs no cache.
-        await run.put_writes(task, task.writes)
+        await put_writes(run, task, task.writes)
         hits.append(task)
     return hits
 

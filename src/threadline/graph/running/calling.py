@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._base import InvalidRequest
@@ -18,24 +18,57 @@ from ..constants import (
     CONFIG_KEY_THREAD_ID,
     NS_SEP,
 )
-from ..runtime import CURRENT_TASK, RunControl
+from ..runtime import CURRENT_TASK, RunControl, ServerInfo
 from ..showing.stream import Outlet
 from ..storing.wire import adopted
 from .ids import without_task_ids
-from .settings import RunSettings
 
 if TYPE_CHECKING:
     from ..building.plan import Keys
     from ..compiled import Pregel
     from .tasks import Task
 
-__all__ = ["Call", "resolve_saver", "settings_of", "thread_config"]
+__all__ = ["Call", "RunSettings", "resolve_saver", "settings_of", "thread_config"]
 
 log = logging.getLogger("threadline.graph")
 
 _PRIVATE = (CONFIG_KEY_CHECKPOINT_NS, CONFIG_KEY_CHECKPOINT_ID, CONFIG_KEY_CHECKPOINT_MAP)
 # Modes whose chunks come while a task runs.
 _EAGER_MODES = frozenset(("custom", "messages"))
+
+
+@dataclass(slots=True, kw_only=True)
+class RunSettings:
+    """The call, resolved: everything that the run needs besides its input and its graph."""
+
+    given: Any
+    config: Config
+    # The task that calls this graph; None for a run of its own.
+    parent: Task | None
+    saver: Any
+    store: Any
+    cache: Any
+    context: Any
+    control: RunControl | None
+    server_info: ServerInfo | None
+    thread_id: Any
+    run_id: Any
+    namespace: str
+    checkpoint_id: str | None
+    parents: Mapping[str, str]
+    # namespace -> checkpoint id, as the caller addressed graphs inside this one.
+    checkpoint_map: Mapping[str, str]
+    durability: str
+    output_keys: Keys
+    interrupt_before: Sequence[str] | str
+    interrupt_after: Sequence[str] | str
+    recursion_limit: int
+    # The listener of this call, and all listeners: its own and those above that want subgraphs.
+    outlet: Outlet | None
+    outlets: Sequence[tuple[Outlet, tuple[str, ...]]]
+    # Whether chunks must be visible while a single task runs.
+    eager: bool
+    strict: bool
 
 
 class Call:

@@ -16,7 +16,7 @@ from ..building.actions import Action, injected_parameters, is_async_callable
 from ..building.plan import Node
 from ..constants import NS_END, NS_SEP, PUSH, RETURN
 from ..errors import GraphInterrupt, NodeError
-from ..showing.stream import task_payload
+from ..showing.stream import show_task, show_updates
 from .preparing import task_ids
 from .runner import perform
 from .tasks import Task
@@ -108,15 +108,13 @@ def _start(task: Task) -> Any:
     task.future = CallFuture(run.host)
     note_taken(task, run.pending.get(task.id, ()))
     if run.pending and task.id in run.pending and _given_back(task):
-        if run.wants_tasks:
-            run.show_task(task, task_payload(task))
+        show_task(task)
         return _future_for(task)
     _recall_answers(task)
     if task.waits:
         task.future.set_exception(GraphInterrupt(tuple(task.interrupts)))
         return _future_for(task)
-    if run.wants_tasks:
-        run.show_task(task, task_payload(task))
+    show_task(task)
     if run.host.is_async:
         if task.caller is not None:
             run.host.calls_begin(task.caller)  # type: ignore[attr-defined]
@@ -188,7 +186,7 @@ async def _take_cached(task: Task) -> None:
     from .caching import take_cached
 
     for hit in await take_cached(task.run, [task]):
-        task.run.show_given_back(hit)
+        show_updates(hit, cached=True)
 
 
 def _settle(future: CallFuture, result: Any, error: BaseException | None) -> None:
@@ -217,8 +215,8 @@ async def handle_error(task: Task) -> None:
     if run.pending:
         recall(run, handler)
     if not handler.is_done:
-        if task.earlier_failure is not None and run.wants_tasks:
-            run.show_task(handler, task_payload(handler))
+        if task.earlier_failure is not None:
+            show_task(handler)
         await perform(handler)
 
 

@@ -16,9 +16,10 @@ from ..constants import ERROR, ERROR_SOURCE_NODE, INPUT, INTERRUPT, MISSING, NUL
 from ..errors import EmptyInputError
 from ..interrupts import answer_map, check_answers, pending_interrupts, stored_questions
 from ..reading.replay import Origin, begin_replay, is_nothing, seed_of, travels
-from ..showing.stream import is_finished
+from ..showing.stream import is_finished, show_values
 from ..storing.deltas import complete_deltas
 from ..storing.migrate import migrate
+from ..storing.saving import ask, put_config, save, start_writer, store_writes
 from ..storing.versions import adapted, refuse_lost_nodes
 from ..types import Command
 from .exclusive import take as take_hold
@@ -42,7 +43,7 @@ async def begin(run: Run) -> None:
         branches = run.settings.checkpoint_id is not None
         run.hold = await take_hold(run.saver, run.thread_id or "", branches=branches, is_async=run.host.is_async)
         run.saver = run.hold.saver
-    run.start_writer()
+    start_writer(run)
     await load(run)
     await _take_input(run)
 
@@ -99,7 +100,8 @@ async def _saved(run: Run) -> tuple[Any, bool]:
             return (None if is_nothing(seed) else seed), is_named
         if _cannot_have_begun(run):
             return None, False
-    return await run.ask_saver("get_tuple", run.put_config(run.settings.checkpoint_id)), False
+    config = put_config(run, run.settings.checkpoint_id)
+    return await ask(run.saver, run.host.is_async, "get_tuple", config), False
 
 
 def _cannot_have_begun(run: Run) -> bool:
@@ -112,7 +114,7 @@ def _cannot_have_begun(run: Run) -> bool:
 def _begin_from_seed(run: Run) -> None:
     """Go on from a checkpoint that another namespace has: all of its state is new here."""
     run.origin = Origin(run.checkpoint_id, _namespace_before(run), run.step)
-    run.is_replaying = run.forks = run.is_seeded = True
+    run.forks = run.is_seeded = True
     run.pending = {}
     run.stored_id = run.parent_checkpoint_id = None
     run.state.changed = set(run.state.versions)
@@ -141,7 +143,7 @@ async def _take_input(run: Run) -> None:
         run.updated = None
     if run.is_resuming:
         run.state.seen[INTERRUPT] = dict(run.state.versions)
-        run.show_values()
+        show_values(run)
         if run.forks:
             await _fork(run)
         return
@@ -156,7 +158,7 @@ async def _fork(run: Run) -> None:
     """Save the replayed checkpoint again, as the first one of a branch."""
     run.updated = None
     run.pending = {}
-    await run.save("fork")
+    await save(run, "fork")
 
 
 async def _take_new(run: Run, writes: list[tuple[str, Any]]) -> None:
@@ -164,7 +166,7 @@ async def _take_new(run: Run, writes: list[tuple[str, Any]]) -> None:
     run.graph.note_discarded(run)
     run.updated = apply_writes(run.plan, run.state, [*discarded, NullTask(INPUT, writes)], run.next_version)
     run.pending = {}
-    await run.save("input")
+    await save(run, "input")
 
 
 def _is_same_run(run: Run) -> bool:
@@ -217,7 +219,7 @@ async def _keep_null_writes(run: Run, writes: list[tuple[str, Any]]) -> None:
     run.pending[NULL_TASK_ID] = [*before, *fresh, *answer]
     if run.saver is not None and not run.puts_at_exit and not run.forks:
         # Earlier ones are put again with their indexes, so that new ones get the next.
-        await run.store_writes(NULL_TASK_ID, run.pending[NULL_TASK_ID])
+        await store_writes(run, NULL_TASK_ID, run.pending[NULL_TASK_ID])
 
 
 def _take_stored_answer(run: Run, given: Any) -> None:
@@ -289,19 +291,21 @@ def take_answers(run: Run, task: Task, writes: Sequence[tuple[str, Any]]) -> Non
             task.answers = list(value) if isinstance(value, list) else [value]
         elif name == INTERRUPT:
             asked = stored_questions(value)
-    has_new = add_named_answers(task, run.all_answers(), asked)
+    root = run.root()
+    has_new = add_named_answers(task, root.answers, asked)
     ids = {one.id for one in asked}
-    if (
-        asked
-        and run.asks_only_again()
-        and not has_new
-        and not run.has_null_answer()
-        and ids.isdisjoint(run.all_answers())
-    ):
+    if asked and root.keeps_questions and not has_new and not _has_null_answer(run) and ids.isdisjoint(root.answers):
         if not all(is_interrupt_id(one.id) for one in asked):
             return  # an interrupt that was raised by hand cannot be answered: its task runs again
         task.interrupts = tuple(asked)
         task.waits = task.is_done = True
+
+
+def _has_null_answer(run: Run) -> bool:
+    """Whether an answer that names no question waits here or above."""
+    if run.is_past_answers:
+        return False
+    return run.null_answer is not None or (run.parent is not None and _has_null_answer(run.parent.run))
 
 
 def add_named_answers(task: Task, answers: Mapping[str, Any], asked: Sequence[Any]) -> bool:

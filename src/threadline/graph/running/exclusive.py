@@ -9,11 +9,11 @@ lease, and no fence. `update_state` does the same.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 from .._base import Conflict, InvalidRequest
+from .hosts import to_the_end
 
 __all__ = ["Hold", "take"]
 
@@ -48,25 +48,17 @@ async def take(saver: Any, thread_id: str, *, branches: bool, is_async: bool) ->
     own = saver.for_run(fencing=not branches)
     lease = own.lock(thread_id, wait=0)
     if is_async:
-        await _to_the_end(lease.__aenter__(), lease)
+        await _enter(lease)
     else:
         lease.__enter__()
     return Hold(own, lease, is_async)
 
 
-async def _to_the_end(entering: Coroutine[Any, Any, Any], lease: Any) -> None:
+async def _enter(lease: Any) -> None:
     """Take a lease to the end, cancelled or not: one that the store gave away meanwhile would lock the thread."""
     import asyncio
 
-    taking = asyncio.ensure_future(entering)
-    cancelled: BaseException | None = None
-    while not taking.done():
-        try:
-            await asyncio.shield(taking)
-        except asyncio.CancelledError as error:
-            cancelled = error
-        except BaseException:
-            break
+    taking, cancelled = await to_the_end(lease.__aenter__())
     if cancelled is None:
         taking.result()
         return

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from .._base import run_now
 from .pool import WorkerPool, shared_pool
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from .tasks import Task
 
-__all__ = ["BlockingHost", "Host", "LoopHost"]
+__all__ = ["BlockingHost", "Host", "LoopHost", "to_the_end"]
+
+T = TypeVar("T")
 
 # How many OS threads a blocking run uses when its config does not say.
 DEFAULT_THREADS = 32
@@ -313,6 +315,22 @@ class LoopHost:
             one.cancel()
         if running:
             await asyncio.gather(*running, return_exceptions=True)
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> tuple[asyncio.Task[T], BaseException | None]:
+    """Let work end though the task that awaits it is cancelled; the work, and the cancellation to be raised then."""
+    import asyncio
+
+    task = asyncio.ensure_future(work)
+    cancelled: BaseException | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        except BaseException:
+            break
+    return task, cancelled
 
 
 def _action_output(task: Task) -> Any:

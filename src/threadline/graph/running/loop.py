@@ -16,55 +16,84 @@ Only the loop applies writes and moves versions. A task hands over its outcome t
 
 from __future__ import annotations
 
-import logging
+import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..constants import ERROR, ERROR_SOURCE_NODE, INTERRUPT, PREVIOUS, RESUME, TASKS
 from ..errors import GraphBubbleUp, GraphDrained, GraphInterrupt, ParentCommand, is_invalid_resume
-from ..showing.stream import checkpoint_payload, debug_chunk, task_payload, task_result_payload, updates_of
-from ..storing.saving import Saving
+from ..showing.stream import emit, note_values, show_checkpoint, show_interrupts, show_task, show_updates
+from ..storing.saving import finish, forget_answer, put_writes, save
 from .endings import check_joins, recursion_error
 from .observing import observer_of
 from .runner import for_the_graph_above, perform
-from .superstep import apply_writes, read_channel, read_channels, sends_of, triggered_nodes
+from .superstep import GraphState, apply_writes, next_integer, read_channel, read_channels, sends_of, triggered_nodes
 from .tasks import Task
 
 if TYPE_CHECKING:
+    from ..building.plan import Keys
     from ..channels import BaseChannel
     from ..compiled import Pregel
+    from ..reading.replay import Origin
+    from ..storing.writer import SaverWriter
     from ..types import Interrupt
+    from .calling import RunSettings
+    from .exclusive import Hold
     from .hosts import Host
-    from .settings import RunSettings
-    from .superstep import GraphState
 
 __all__ = ["Run"]
 
-log = logging.getLogger("threadline.graph")
 
+class Run:
+    """One run of a graph on one thread, from its input to its output.
 
-class Run(Saving):
-    """One run of a graph on one thread, from its input to its output."""
+    What it does beside its course are functions of a run, by subject: entering.py, preparing.py, storing/saving.py and
+    showing/stream.py. Parts that refer back to it would keep it, and its state, until the next garbage collection.
+    """
 
     def __init__(self, graph: Pregel, host: Host, settings: RunSettings) -> None:
-        super().__init__(graph, host, settings)
+        self.graph = graph
+        self.plan = graph.plan
+        self.host = host
+        self.settings = settings
+        self.config = settings.config
+        self.parent = settings.parent
+        self.saver = settings.saver
+        self.store = settings.store
+        self.context_value = settings.context
+        self.control = settings.control
+        self.server_info = settings.server_info
+        self.thread_id = settings.thread_id
+        self.run_id = settings.run_id
+        self.namespace = settings.namespace
+        # namespace -> checkpoint id, of every graph above.
+        self.parents: Mapping[str, str] = settings.parents
+        self.next_version = self.saver.get_next_version if self.saver is not None else next_integer
+        self.hold: Hold | None = None
+        self._begin()
+        self._begin_storing()
+        self._begin_showing()
         self.observer = observer_of(self)
         host.tells_each = settings.outlet is not None
+
+    def _begin(self) -> None:
+        """Nothing is loaded yet."""
+        self.state = GraphState({}, {}, {})
+        self.step = -1
+        self.stop = 0
+        self.checkpoint_id = ""
+        # Whether the state is that of a checkpoint, stored or to be stored.
+        self.has_checkpoint = False
+        self.parent_checkpoint_id: str | None = None
+        self.format_version = 4
+        self.metadata: dict[str, Any] = {}
+        self.updated: Sequence[str] | set[str] | None = None
+        # Task id -> what is known of that task in this step.
+        self.pending: dict[str, list[tuple[str, Any]]] = {}
         self.tasks: list[Task] = []
         # Calls that tasks of this step made, by task id.
         self.called: dict[str, Task] = {}
-        # Whether a step or the resume made something to return: without it the result is None.
-        self.has_output = False
-        # What ended a run before its end: a breakpoint, or "pending" for a question. None: nothing did.
-        self.stopped_by: str | None = None
-        # The values shown last, in a graph whose output channels empty themselves.
-        self.kept_output: Any = None
-        self.interrupts: list[Interrupt[Any]] = []
-        # The state with what finished siblings of a task that asks have written.
-        self.shown: GraphState | None = None
-        # Ids of messages that were shown, in this run and in those inside.
-        self.shown_messages: set[str] = set()
         # The nodes that ran, for the error at the recursion limit.
         self.ran: list[tuple[str, ...]] = []
         # Whether a task of this run failed, asked or bubbled; whether one shows its question again instead of running.
@@ -72,6 +101,54 @@ class Run(Saving):
         self.waits = False
         # Whether the tasks of this step run one after another without anything between them and its checkpoint.
         self.ends_together = False
+        # What ended a run before its end: a breakpoint, or "pending" for a question. None: nothing did.
+        self.stopped_by: str | None = None
+        self.is_resuming = False
+        # Whether answers were given: then tasks whose questions got none show them again instead of running. A run that
+        # just goes on (input None) runs them, since what they ask about may have changed, in a graph inside as well.
+        self.keeps_questions = False
+        # Answers by question id, and the one that names none.
+        self.answers: Mapping[str, Any] = {}
+        self.null_answer: Any = None
+        # Whether the run was started with that answer: else it was found, left by a run that ended before its time.
+        self.has_new_answer = False
+        # Whether the step that was resumed is over: an answer was meant for that step, never for a question after it.
+        self.is_past_answers = False
+        self.config_of_tasks: dict[str, Any] | None = None
+        # Time travel: where this run was before its fork, the checkpoint that the root replays, the places seen since.
+        self.origin: Origin | None = None
+        self.forks = False
+        self.is_seeded = False
+        self.replayed_id: str | None = None
+        self.visited: set[str] = set()
+
+    def _begin_storing(self) -> None:
+        """Nothing is handed to the saver yet; see storing/saving.py."""
+        self.puts_at_exit = self.saver is not None and self.settings.durability == "exit"
+        self.writer: SaverWriter | None = None
+        self.takes_path = False
+        self.putting = threading.Lock()
+        # The newest checkpoint that was handed to the saver: the next put names it as its parent.
+        self.stored_id: str | None = None
+        self.version_note = self.graph.version_note()
+
+    def _begin_showing(self) -> None:
+        """Nothing is shown yet; see showing/stream.py."""
+        self.output_keys: Keys = self.settings.output_keys
+        self.stream_keys: Keys = self.graph.stream_keys
+        self.outlets = self.settings.outlets
+        self.modes = frozenset(mode for outlet, _ in self.outlets for mode in outlet.modes)
+        self.wants_tasks = bool(self.modes & {"tasks", "debug"})
+        self.wants_checkpoints = self.saver is not None and bool(self.modes & {"checkpoints", "debug"})
+        # Whether a step or the resume made something to return: without it the result is None.
+        self.has_output = False
+        # The values shown last, in a graph whose output channels empty themselves.
+        self.kept_output: Any = None
+        self.interrupts: list[Interrupt[Any]] = []
+        # The state with what finished siblings of a task that asks have written.
+        self.shown: GraphState | None = None
+        # Ids of messages that were shown, in this run and in those inside.
+        self.shown_messages: set[str] = set()
 
     # -- the course of a run
 
@@ -111,7 +188,7 @@ class Run(Saving):
                         yield
                 self._raise_failures()
                 await self._end_step()
-            self._check_end()
+            check_joins(self)
         except BaseException as error:
             failure = await self._ended_by(error)
             if failure is not None:
@@ -119,7 +196,7 @@ class Run(Saving):
         finally:
             if self.observer is not None:
                 self.observer.run_ends(self, failure)
-            await self._finish(failure)
+            await finish(self, failure)
             if self.parent is not None and isinstance(failure, GraphInterrupt):
                 # A node that swallows the question of a graph inside it is as wrong as one that swallows its own.
                 self.parent.questions.extend(failure.args[0] if failure.args else ())
@@ -162,8 +239,7 @@ class Run(Saving):
         if self.hold is not None:
             self.hold.check()
         self.tasks = self.prepare_tasks()
-        if self.wants_checkpoints:
-            self.emit_checkpoint(self.tasks)
+        show_checkpoint(self, self.tasks)
         if self.step > self.stop:
             raise recursion_error(self)
         if not self.tasks:
@@ -176,12 +252,12 @@ class Run(Saving):
             raise GraphInterrupt()
         if self.control is not None and self.control.drain_requested:
             raise GraphDrained(self.control.drain_reason or "shutdown")
-        if self.wants_tasks:
-            for task in self.tasks:
-                if not task.node.is_hidden:
-                    self.show_task(task, task_payload(task))
-        if has_given_back:
-            self._show_given_back()
+        for task in self.tasks if self.wants_tasks else ():
+            if not task.node.is_hidden:
+                show_task(task)
+        for task in self.tasks if has_given_back else ():
+            if task.is_given_back:
+                show_updates(task, cached=True)
         return True
 
     def prepare_tasks(self) -> list[Task]:
@@ -200,16 +276,11 @@ class Run(Saving):
             recall(self, task)
             self.waits = self.waits or task.waits
 
-    def _show_given_back(self) -> None:
-        for task in self.tasks:
-            if task.is_given_back:
-                self._emit_updates(task, cached=True)
-
     async def _take_cached(self) -> None:
         from .caching import take_cached
 
         for task in await take_cached(self, self.tasks):
-            self._emit_updates(task, cached=True)
+            show_updates(task, cached=True)
 
     def _should_stop(self, listed: Sequence[str] | str) -> bool:
         """Whether a breakpoint holds: a listed node is next, and something moved since the last stop."""
@@ -233,13 +304,13 @@ class Run(Saving):
                 task.writes = []  # nothing is kept, so that the question can be answered again
             elif task.is_handled:
                 task.writes = []
-                await self.put_writes(task, [(ERROR, task.error), (ERROR_SOURCE_NODE, task.name)])
+                await put_writes(self, task, [(ERROR, task.error), (ERROR_SOURCE_NODE, task.name)])
             else:
-                await self.put_writes(task, [*task.writes, (ERROR, task.error)])
-                self._emit_updates(task)
+                await put_writes(self, task, [*task.writes, (ERROR, task.error)])
+                show_updates(task)
         else:
-            await self.put_writes(task, task.writes)
-            self._emit_updates(task)
+            await put_writes(self, task, task.writes)
+            show_updates(task)
             if task.cache_key is not None:
                 from .caching import keep
 
@@ -247,7 +318,7 @@ class Run(Saving):
         if task.answered_by is not None and task.error is not None:
             await self._answer_is_stored(task)
         if self.wants_tasks and not task.node.is_hidden:
-            self.show_task(task, task_result_payload(task, self.stream_keys), is_end=True)
+            show_task(task, is_end=True)
 
     async def _keep_answers_taken(self, parent: Task) -> None:
         """Before the step of a graph inside is saved: its answers are gone, unless nobody can ask after this step."""
@@ -266,9 +337,10 @@ class Run(Saving):
             and any(name == RESUME for name, _ in self.pending.get(task.id, ()))
         ):
             await self.writer.settle()
-            await source.forget_answer(self.host)
+            await forget_answer(source, self.host)
 
     def ends_step(self, task: Task) -> bool:
+        """Whether the checkpoint of the step follows at once: all other tasks ended, and this one succeeded."""
         if task.error is not None or task.is_call or self.called:
             return False
         if self.ends_together:
@@ -282,12 +354,12 @@ class Run(Saving):
     async def _commit_questions(self, task: Task) -> None:
         answers = [(RESUME, list(task.answers))] if task.answers else []
         task.writes = []
-        await self.put_writes(task, [(INTERRUPT, list(task.interrupts)), *answers])
+        await put_writes(self, task, [(INTERRUPT, list(task.interrupts)), *answers])
         self._emit_questions(task)
 
     def _emit_questions(self, task: Task) -> None:
         if not task.is_call:  # the caller repeats the questions of its calls: they are shown once
-            self._show_interrupts(tuple(task.interrupts))
+            show_interrupts(self, tuple(task.interrupts))
 
     def _raise_failures(self) -> None:
         """The first failure of the step, or all its questions together."""
@@ -318,7 +390,7 @@ class Run(Saving):
         if len(self.ran) > 200:
             del self.ran[:100]
         self.updated = apply_writes(self.plan, self.state, self.all_applied(), self.next_version)
-        self._note_values(self.updated)
+        note_values(self, self.updated)
         if self.observer is not None:
             self.observer.step_ends(self, self.updated)
         if self.parent is not None:
@@ -327,10 +399,10 @@ class Run(Saving):
         self.called = {}
         self.is_past_answers = self.is_past_answers or self.is_resuming or self.parent is None
         self.is_resuming = False
-        await self.save("loop")
+        await save(self, "loop")
         if self.settings.interrupt_after and self._should_stop(self.settings.interrupt_after):
             if self.wants_checkpoints:
-                self.emit_checkpoint(self.prepare_tasks())
+                show_checkpoint(self, self.prepare_tasks())
             self.tasks = []
             self.stopped_by = "interrupt_after"
             raise GraphInterrupt()
@@ -347,9 +419,6 @@ class Run(Saving):
 
     # -- the end
 
-    def _check_end(self) -> None:
-        check_joins(self)
-
     async def _ended_by(self, error: BaseException) -> BaseException | None:
         """What to raise for what ended the run; None for a question of a root graph, which is its result."""
         if isinstance(error, GraphInterrupt):
@@ -357,7 +426,7 @@ class Run(Saving):
                 return error  # the root graph shows that, and where, it stopped
             self._apply_finished()
             if not (error.args and error.args[0]):
-                self._emit("updates", {INTERRUPT: ()})
+                emit(self, "updates", {INTERRUPT: ()})
             self.stopped_by = self.stopped_by or "pending"
             return None
         if isinstance(error, ParentCommand) and self.parent is not None:
@@ -370,7 +439,7 @@ class Run(Saving):
         if finished:
             # On copies: the state must stay what was saved, or will be.
             self.shown = self.state.copy()
-            self._note_values(apply_writes(self.plan, self.shown, finished, self.next_version))
+            note_values(self, apply_writes(self.plan, self.shown, finished, self.next_version))
 
     def output(self) -> Any:
         """What the run returns: the output keys; None when nothing was written to them."""
@@ -381,68 +450,6 @@ class Run(Saving):
     @property
     def shown_channels(self) -> Mapping[str, BaseChannel[Any, Any, Any]]:
         return self.state.channels if self.shown is None else self.shown.channels
-
-    # -- showing
-
-    def _note_values(self, updated: Iterable[str]) -> None:
-        keys = self.output_keys
-        written = keys in updated if isinstance(keys, str) else not set(keys).isdisjoint(updated)
-        if written:
-            self.show_values()
-
-    def show_values(self) -> None:
-        """The state is worth showing: after a step that wrote an output key, and when a run resumes."""
-        self.has_output = True
-        if self.graph.output_fades:
-            self.kept_output = read_channels(self.shown_channels, self.output_keys)
-        if "values" in self.modes:
-            self._emit("values", read_channels(self.shown_channels, self.output_keys))
-
-    def _show_interrupts(self, interrupts: tuple[Interrupt[Any], ...]) -> None:
-        self.interrupts += interrupts
-        self.has_output = True
-        if "updates" in self.modes:
-            self._emit("updates", {INTERRUPT: interrupts})
-        if "values" in self.modes:
-            values = read_channels(self.state.channels, self.output_keys)
-            if isinstance(self.output_keys, str):
-                self._emit("values", {INTERRUPT: interrupts})
-            else:
-                self._emit("values", {**values, INTERRUPT: interrupts})
-
-    def _emit_updates(self, task: Task, *, cached: bool = False) -> None:
-        if "messages" in self.modes and not cached:
-            from ..showing.message_stream import finished_messages
-
-            finished_messages(self, task)
-        if "updates" in self.modes and (chunk := updates_of(task, self.output_keys, cached=cached)) is not None:
-            self._emit("updates", chunk)
-
-    def show_task(self, task: Task, payload: dict[str, Any], *, is_end: bool = False) -> None:
-        """A task starts, or ended."""
-        self._emit("tasks", payload)
-        if "debug" in self.modes:
-            self._emit("debug", debug_chunk(task.step, "task_result" if is_end else "task", payload))
-
-    def show_given_back(self, task: Task) -> None:
-        """A task does not run, because its result is known."""
-        self._emit_updates(task, cached=True)
-
-    def emit_checkpoint(self, tasks: Sequence[Task]) -> None:
-        payload = checkpoint_payload(self, tasks)
-        self._emit("checkpoints", payload)
-        if "debug" in self.modes:
-            self._emit("debug", debug_chunk(self.step - 1, "checkpoint", payload))
-
-    def emit(self, mode: str, payload: Any) -> None:
-        """Show a chunk to everybody who listens to its mode."""
-        if mode in self.modes:
-            self._emit(mode, payload)
-
-    def _emit(self, mode: str, payload: Any) -> None:
-        for outlet, namespace in self.outlets:
-            if mode in outlet.modes:
-                outlet.put(namespace, mode, payload)
 
     # -- for tasks
 
@@ -462,30 +469,19 @@ class Run(Saving):
             return answer, self
         return self.parent.run.take_null_answer() if self.parent is not None else (None, None)
 
-    def has_null_answer(self) -> bool:
-        """Whether an answer that names no question waits here or above."""
-        if self.is_past_answers:
-            return False
-        return self.null_answer is not None or (self.parent is not None and self.parent.run.has_null_answer())
+    def root(self) -> Run:
+        """The run that was called from outside of any graph."""
+        return self if self.parent is None else self.parent.run.root()
 
-    def all_answers(self) -> Mapping[str, Any]:
-        """The answers by question id that this run, or the one at the root, was resumed with."""
-        return self.answers if self.parent is None else self.parent.run.all_answers()
-
-    def asks_only_again(self) -> bool:
-        """Whether tasks whose questions got no answer wait instead of running: in a resume, not after a goto."""
-        return self.keeps_questions if self.parent is None else self.parent.run.asks_only_again()
+    def is_node(self) -> bool:
+        """Whether this graph is itself the node that runs it: then nothing of the node comes after it."""
+        action = self.parent.node.action if self.parent is not None else None
+        return action is not None and action.source is self.graph
 
     def has_sends(self) -> bool:
         """Whether sends wait for the next step."""
         topic = self.state.channels.get(TASKS)
         return topic is not None and topic.is_available()
-
-    def all_tasks(self) -> Sequence[Task]:
-        return [*self.tasks, *self.called.values()]
-
-    def log_retry(self, task: Task, attempt: int, error: BaseException) -> None:
-        log.info("Retrying task %r, attempt %d, after %r", task.name, attempt, type(error).__name__)
 
 
 def _are_done(tasks: Sequence[Task]) -> bool:

@@ -19,6 +19,7 @@ from xxhash import xxh3_128_hexdigest
 
 from .._base import InvalidRequest, run_now
 from ..constants import MISSING, PUSH, RETURN
+from ..storing.saving import make_durable, store_writes
 from .ids import path_text
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def once(task: Task, name: str, effect: Callable[[], Any]) -> Any:
     with begun.lock:
         if (known := _known(task, name)) is not MISSING:
             return known
-        _wait_for(host, task.run.make_durable())
+        _wait_for(host, make_durable(task.run))
         if begun.result is MISSING:
             begun.result = effect()
         _wait_for(host, _keep(task, name, begun.result))
@@ -70,7 +71,7 @@ async def aonce(task: Task, name: str, effect: Callable[[], Awaitable[Any]]) -> 
     async with begun.lock:
         if (known := _known(task, name)) is not MISSING:
             return known
-        await task.run.make_durable()
+        await make_durable(task.run)
         if begun.result is MISSING:
             begun.result = await effect()
         await _keep(task, name, begun.result)
@@ -107,7 +108,7 @@ async def _keep(task: Task, name: str, result: Any) -> None:
     run = task.run
     task_id = _id(task, name)
     if run.writer is not None:
-        await run.store_writes(task_id, [(RETURN, result)], path_text((PUSH, task.path, name, True)))
+        await store_writes(run, task_id, [(RETURN, result)], path_text((PUSH, task.path, name, True)))
         await run.writer.settle()
     run.pending[task_id] = [(RETURN, result)]
 

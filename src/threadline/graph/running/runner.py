@@ -7,6 +7,7 @@ or an error) that the run commits; only a cancellation from outside passes throu
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Sequence
@@ -15,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..building.actions import foreign
 from ..constants import NO_WRITES, PARENT
-from ..errors import GraphBubbleUp, GraphInterrupt, InterruptSwallowed, NodeCancelledError, ParentCommand
+from ..errors import (
+    GraphBubbleUp,
+    GraphInterrupt,
+    InterruptSwallowed,
+    NodeCancelledError,
+    NodeTimeoutError,
+    ParentCommand,
+)
 from ..policies import RetryPolicy
 from ..runtime import CURRENT_TASK
 
@@ -24,6 +32,8 @@ if TYPE_CHECKING:
     from .tasks import Task
 
 __all__ = ["attempts", "perform"]
+
+log = logging.getLogger("threadline.graph")
 
 
 async def perform(task: Task) -> None:
@@ -117,7 +127,7 @@ async def attempts(task: Task, host: Host) -> None:
                 raise
             await host.sleep(_pause(policy, attempt))
             attempt += 1
-            task.run.log_retry(task, attempt, error)
+            log.info("Retrying task %r, attempt %d, after %r", task.name, attempt, type(error).__name__)
 
 
 async def _returned(task: Task, command: Any) -> None:
@@ -136,9 +146,7 @@ async def _attempt(task: Task, host: Host) -> None:
         if task.timeout is None:
             await host.call(task)
         else:
-            from .timeouts import call_timed
-
-            await call_timed(task, host)
+            await _call_timed(task, host)
     except GraphBubbleUp:
         raise
     except Exception as error:
@@ -149,6 +157,58 @@ async def _attempt(task: Task, host: Host) -> None:
         raise
     if task.questions:
         raise InterruptSwallowed(task.name)
+
+
+async def _call_timed(task: Task, host: Host) -> None:
+    """One attempt under the task's timeouts; late writes of an attempt that was cut go nowhere."""
+    import asyncio
+
+    policy = task.timeout
+    assert policy is not None
+    run_seconds = policy.run_timeout
+    idle_seconds = policy.idle_timeout
+    begun = last = time.monotonic()
+
+    def beat() -> None:
+        nonlocal last
+        last = time.monotonic()
+
+    task.beat = beat
+    attempt = asyncio.ensure_future(host.call(task))
+    try:
+        while True:
+            now = time.monotonic()
+            limits = []
+            if run_seconds is not None:
+                limits.append((begun + float(run_seconds) - now, "run"))  # type: ignore[arg-type]
+            if idle_seconds is not None:
+                limits.append((last + float(idle_seconds) - now, "idle"))  # type: ignore[arg-type]
+            left, kind = min(limits)
+            if left <= 0:
+                raise _timed_out(task, kind, now - begun if kind == "run" else now - last)
+            done, _ = await asyncio.wait({attempt}, timeout=left)
+            if done:
+                attempt.result()
+                return
+    finally:
+        task.beat = None
+        if not attempt.done():
+            task.writes = []
+            attempt.cancel()
+            await asyncio.gather(attempt, return_exceptions=True)
+            task.writes = []
+
+
+def _timed_out(task: Task, kind: Any, elapsed: float) -> NodeTimeoutError:
+    policy = task.timeout
+    assert policy is not None
+    return NodeTimeoutError(
+        task.name,
+        elapsed,
+        kind=kind,
+        idle_timeout=policy.idle_timeout,  # type: ignore[arg-type]
+        run_timeout=policy.run_timeout,  # type: ignore[arg-type]
+    )
 
 
 def matching_policy(policies: Sequence[RetryPolicy], error: Exception) -> RetryPolicy | None:

@@ -26,6 +26,7 @@ from ..constants import (
 )
 from ..errors import InvalidUpdateError, NodeError
 from ..runtime import ExecutionInfo, Runtime
+from ..showing.stream import emit
 from .superstep import read_channel
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class Task:
     def config(self) -> dict[str, Any]:
         """The config of this task, as nodes and graphs called inside of it see it."""
         if self._config is None:
-            self._config = self.run.task_config(self)
+            self._config = self.shared_config()
             writes = self.writes
             self._config["configurable"].update(
                 {
@@ -192,6 +193,34 @@ class Task:
             if self.run.observer is not None:
                 self.run.observer.configure(self, self._config)
         return self._config
+
+    def shared_config(self) -> dict[str, Any]:
+        """The config of this task, without what belongs to the task alone."""
+        run, given = self.run, self.run.config
+        base = run.config_of_tasks
+        if base is None:
+            base = run.config_of_tasks = {
+                key: value for key, value in given.items() if key not in ("run_name", "configurable", "metadata")
+            }
+        config: dict[str, Any] = {
+            **base,
+            "metadata": {
+                **given["metadata"],
+                "langgraph_step": self.step,
+                "langgraph_node": self.name,
+                "langgraph_triggers": self.triggers,
+                "langgraph_path": self.path,
+                "langgraph_checkpoint_ns": self.namespace,
+                **self.node.metadata,
+            },
+            "configurable": dict(given["configurable"]),
+            "run_name": self.name,
+        }
+        if self.node.tags:
+            config["tags"] = [*base["tags"], *(tag for tag in self.node.tags if tag not in base["tags"])]
+        if run.thread_id is not None:
+            config["configurable"]["thread_id"] = run.thread_id
+        return config
 
     def checkpoint_map(self) -> dict[str, str]:
         """namespace -> checkpoint id, of every graph and every calling task above a graph that this task runs."""
@@ -243,7 +272,7 @@ class Task:
     def stream_writer(self, chunk: Any) -> None:
         """Put a chunk on stream mode `custom`."""
         self.heartbeat_auto()
-        self.run.emit("custom", chunk)
+        emit(self.run, "custom", chunk)
 
     def heartbeat(self) -> None:
         """A sign of life, for the idle timeout."""

@@ -13,6 +13,7 @@ from uuid import uuid4
 from ..constants import TAG_NOSTREAM
 from ..messages import is_message, message_id
 from ..types import annotated_keys
+from .stream import emit
 
 if TYPE_CHECKING:
     from ..running.loop import Run
@@ -43,7 +44,7 @@ def show_message(task: Task, message: Any, *, once: bool = False) -> None:
         return
     if found is not None:
         seen.add(found)
-    run.emit("messages", (message, task.config["metadata"]))
+    emit(run, "messages", (message, task.config["metadata"]))
 
 
 def seen_messages(run: Run) -> set[str]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from .._base import config_of
 from ..building.plan import Keys
 from ..constants import ERROR, INTERRUPT, NO_WRITES, RESERVED_WRITES, RESUME, RETURN, TAG_HIDDEN
 from ..running.superstep import read_channels
@@ -22,8 +23,21 @@ if TYPE_CHECKING:
 
     from ..running.loop import Run
     from ..running.tasks import Task
+    from ..types import Interrupt
 
-__all__ = ["Outlet", "checkpoint_payload", "task_payload", "task_result_payload", "updates_of"]
+__all__ = [
+    "Outlet",
+    "emit",
+    "is_finished",
+    "note_values",
+    "result_of",
+    "show_checkpoint",
+    "show_interrupts",
+    "show_task",
+    "show_updates",
+    "show_values",
+    "updates_of",
+]
 
 _FRAMEWORK_METADATA = frozenset(
     (
@@ -111,6 +125,72 @@ class Outlet:
 _PACED = frozenset(("custom", "messages"))
 
 
+# -- showing
+
+
+def emit(run: Run, mode: str, payload: Any) -> None:
+    """Show a chunk to everybody who listens to its mode."""
+    for outlet, namespace in run.outlets:
+        if mode in outlet.modes:
+            outlet.put(namespace, mode, payload)
+
+
+def note_values(run: Run, updated: Iterable[str]) -> None:
+    """Show the state if one of its output keys was written."""
+    keys = run.output_keys
+    if keys in updated if isinstance(keys, str) else not set(keys).isdisjoint(updated):
+        show_values(run)
+
+
+def show_values(run: Run) -> None:
+    """The state is worth showing: after a step that wrote an output key, and when a run resumes."""
+    run.has_output = True
+    if run.graph.output_fades:
+        run.kept_output = read_channels(run.shown_channels, run.output_keys)
+    if "values" in run.modes:
+        emit(run, "values", read_channels(run.shown_channels, run.output_keys))
+
+
+def show_interrupts(run: Run, interrupts: tuple[Interrupt[Any], ...]) -> None:
+    """Show questions, which are part of what the run returns."""
+    run.interrupts += interrupts
+    run.has_output = True
+    emit(run, "updates", {INTERRUPT: interrupts})
+    if "values" in run.modes:
+        values = {} if isinstance(run.output_keys, str) else read_channels(run.state.channels, run.output_keys)
+        emit(run, "values", {**values, INTERRUPT: interrupts})
+
+
+def show_updates(task: Task, *, cached: bool = False) -> None:
+    """Show what a task wrote; `cached` if it did not run, because its result is known."""
+    run = task.run
+    if "messages" in run.modes and not cached:
+        from .message_stream import finished_messages
+
+        finished_messages(run, task)
+    if "updates" in run.modes and (chunk := updates_of(task, run.output_keys, cached=cached)) is not None:
+        emit(run, "updates", chunk)
+
+
+def show_task(task: Task, *, is_end: bool = False) -> None:
+    """Show that a task starts, or ended."""
+    run = task.run
+    if run.wants_tasks:
+        payload = _task_result_payload(task, run.stream_keys) if is_end else _task_payload(task)
+        emit(run, "tasks", payload)
+        if "debug" in run.modes:
+            emit(run, "debug", _debug_chunk(task.step, "task_result" if is_end else "task", payload))
+
+
+def show_checkpoint(run: Run, tasks: Sequence[Task]) -> None:
+    """Show the state, and the tasks that are next."""
+    if run.wants_checkpoints:
+        payload = _checkpoint_payload(run, tasks)
+        emit(run, "checkpoints", payload)
+        if "debug" in run.modes:
+            emit(run, "debug", _debug_chunk(run.step - 1, "checkpoint", payload))
+
+
 # -- updates
 
 
@@ -143,7 +223,7 @@ def _task_update(writes: Sequence[tuple[str, Any]], keys: Keys) -> Any:
 # -- tasks
 
 
-def task_payload(task: Task) -> dict[str, Any]:
+def _task_payload(task: Task) -> dict[str, Any]:
     """The chunk of mode `tasks` for a task that starts."""
     payload = {"id": task.id, "name": task.name, "input": task.input, "triggers": task.triggers}
     config = task.run.config
@@ -160,7 +240,7 @@ def task_payload(task: Task) -> dict[str, Any]:
     return payload
 
 
-def task_result_payload(task: Task, keys: Keys) -> dict[str, Any]:
+def _task_result_payload(task: Task, keys: Keys) -> dict[str, Any]:
     """The chunk of mode `tasks` for a task that ended."""
     return {
         "id": task.id,
@@ -186,11 +266,11 @@ def result_of(writes: Iterable[tuple[str, Any]], keys: Keys) -> dict[str, Any]:
 # -- checkpoints
 
 
-def checkpoint_payload(run: Run, tasks: Sequence[Task]) -> dict[str, Any]:
+def _checkpoint_payload(run: Run, tasks: Sequence[Task]) -> dict[str, Any]:
     """The chunk of mode `checkpoints`: the state and what would run next."""
     return {
-        "config": run.address(run.checkpoint_id),
-        "parent_config": run.address(run.parent_checkpoint_id) if run.parent_checkpoint_id else None,
+        "config": _address(run, run.checkpoint_id),
+        "parent_config": _address(run, run.parent_checkpoint_id) if run.parent_checkpoint_id else None,
         "values": read_channels(run.state.channels, run.stream_keys),
         "metadata": run.metadata,
         "next": [task.name for task in tasks],
@@ -210,7 +290,22 @@ def _checkpoint_task(run: Run, task: Task) -> dict[str, Any]:
         return {**shown, "error": error, "state": None}
     if is_finished(writes):
         return {**shown, "result": result_of(writes, run.stream_keys), "interrupts": interrupted, "state": None}
-    return {**shown, "interrupts": interrupted, "state": run.subgraph_address(task)}
+    return {**shown, "interrupts": interrupted, "state": _subgraph_address(run, task)}
+
+
+def _address(run: Run, checkpoint_id: str) -> dict[str, Any]:
+    """The config that names a checkpoint of this graph."""
+    found = config_of(run.thread_id, run.namespace, checkpoint_id or None)
+    if run.namespace and checkpoint_id:
+        found["configurable"]["checkpoint_map"] = {**run.parents, run.namespace: checkpoint_id}
+    return found
+
+
+def _subgraph_address(run: Run, task: Task) -> dict[str, Any] | None:
+    """The config of the graph that a task runs, if its node has one."""
+    if run.saver is None or not run.graph.subgraphs_of(task.name):
+        return None
+    return config_of(run.thread_id, task.namespace)
 
 
 def is_finished(writes: Iterable[tuple[str, Any]]) -> bool:
@@ -222,6 +317,6 @@ _UNFINISHED = RESERVED_WRITES - {NO_WRITES, RETURN}
 assert RESUME in _UNFINISHED
 
 
-def debug_chunk(step: int, kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+def _debug_chunk(step: int, kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
     """A chunk of mode `debug`: another mode's, with its step and the time."""
     return {"step": step, "timestamp": datetime.now(timezone.utc).isoformat(), "type": kind, "payload": payload}

@@ -21,6 +21,7 @@ from ..base.checkpoint import config_of
 from ..connect import check_driver, make_engine, make_tools, parse_url, split_options
 from ..core.context import Tools, bound
 from ..core.get import Read, read_one
+from ..core.operations import opened
 from ..core.paging import each_found, parts_of
 from ..core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
 from ..core.put import put_all
@@ -146,7 +147,7 @@ class _Import:
 
     def run(self) -> ImportReport:
         report = self.report
-        self.engine.run(self.tools.open)
+        self.engine.run(bound(self.tools, opened))
         totals = self.source.totals()
         report.bytes_before, report.orphan_writes = totals.content_bytes, totals.orphans
         for thread_id in self.source.threads():

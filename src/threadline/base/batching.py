@@ -1,7 +1,8 @@
 """Work of tasks that comes in one round of an event loop, or while other work is under way, is done together.
 
 Each event loop has its own queue. When work that was done together fails, each piece is tried again alone, and has an
-outcome of its own.
+outcome of its own. This is no group commit (backends/shared_commit.py), which it stands above: that one commits the
+calls of many callers together, this makes one call of them, which costs less for each.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from weakref import WeakKeyDictionary, ref
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["TaskGather"]
+__all__ = ["TaskBatches"]
 
 W = TypeVar("W")
 _Asked = tuple[W, "asyncio.Future[None]"]
 
 
-class TaskGather(Generic[W]):
+class TaskBatches(Generic[W]):
     """Does work of the tasks of an event loop together; two pieces with the same mark one after the other."""
 
     def __init__(
