@@ -16,7 +16,7 @@ import pytest
 import threadline
 from tests.stores import Half, savers
 from threadline import Policy, StorageFull
-from threadline.backends.sql.writer import SqlBackend
+from threadline.backends.sql.backend import SqlBackend
 from threadline.backends.sqlite import room as sqlite_room
 
 THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}

@@ -27,7 +27,7 @@ from fsck_store import (
 
 import threadline
 from threadline import KeyRing
-from threadline.backends.sql.writer import SqlBackend
+from threadline.backends.sql.backend import SqlBackend
 from threadline.core.retention import prune
 
 # The message with which the first run of the threads here closes; the next run stays open.

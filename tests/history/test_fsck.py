@@ -27,7 +27,7 @@ import threadline
 from threadline import KeyRing
 from threadline.backends.memory.backend import MemoryBackend
 from threadline.backends.memory.engine import MemoryEngine
-from threadline.backends.sql.writer import SqlBackend
+from threadline.backends.sql.backend import SqlBackend
 from threadline.backends.sqlite.put import SqliteBackend
 from threadline.chunks.cutting import pieces
 from threadline.core.retention.prune import collect_pool

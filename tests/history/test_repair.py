@@ -29,7 +29,7 @@ from fsck_store import (
 
 import threadline
 from threadline import KeyRing
-from threadline.backends.sql.writer import SqlBackend
+from threadline.backends.sql.backend import SqlBackend
 from threadline.core.integrity.quarantine import evidence_key
 from threadline.core.integrity.report import Damage
 from threadline.core.tiering import choosing

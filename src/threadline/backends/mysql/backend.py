@@ -22,9 +22,9 @@ from ...errors import InvalidRequest, Unavailable
 from ...ports.checkpoints import Applied, Change, Found, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, own_words
 from ...ports.storage import Space
+from ..sql.backend import SqlBackend
 from ..sql.changes import Changes, LastNoted
-from ..sql.reader import Transaction, Work
-from ..sql.writer import SqlBackend
+from ..sql.rows import Transaction, Work
 from .binding import bound, bound_many, check_ids, with_text
 from .errors import is_in_step
 from .packed import PackedStatements, chunk_of, found_of

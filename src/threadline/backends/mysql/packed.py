@@ -2,7 +2,7 @@
 
 The server puts the numbers of a row, and the lengths of its texts and bytes (-1 for NULL), side by side as words, and
 behind them, or in a second column, the texts and bytes themselves. It gives NULL for what exceeds max_allowed_packet,
-which was lowered then; such rows are read column by column (sql/writer.py).
+which was lowered then; such rows are read column by column (sql/backend.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ports.checkpoints import CheckpointRow, Found
-from ..sql.reader import ordered_writes
+from ..sql.rows import ordered_writes
 from .binding import bound
 from .statements import MysqlStatements
 

@@ -30,11 +30,11 @@ from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT
 from ...ports.storage import Space
 from ..layers.patience import unhurried
 from ..server import PerLoop
+from ..sql.backend import SqlBackend
 from ..sql.changes import LastNoted
-from ..sql.reader import Work, ordered_writes
 from ..sql.records import record_marks, standard_upsert
+from ..sql.rows import Work, ordered_writes
 from ..sql.statements import Dialect, Statements
-from ..sql.writer import SqlBackend
 from .binary import BytesArray
 from .put import PutStatements, replacing, split_found, usual
 from .records import PostgresRecords, record_key

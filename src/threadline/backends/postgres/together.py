@@ -23,7 +23,7 @@ from ...errors import Unavailable
 from ...ports.checkpoints import Applied, Change, Stale, Stamp, ThreadRow
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT, asked_at, split_writes
 from ..sql.changes import Changes, is_exclusive
-from ..sql.reader import Transaction, read_thread
+from ..sql.rows import Transaction, read_thread
 from ..sql.statements import CHECKPOINT_COLUMNS, CHECKPOINT_KEY, CHUNK_COLUMNS, WRITE_COLUMNS, WRITE_KEY, Statements
 from .binary import TextsArray, arrays
 from .put import CHECKPOINT_TYPES, CHUNK_TYPES, WRITE_TYPES, PutStatements, Usual, given, latest, replacing

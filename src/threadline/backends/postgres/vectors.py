@@ -23,7 +23,7 @@ from ..sql.records import SqlRecords, bounds_of
 from .binary import BytesArray, RealsArray, TextsArray
 
 if TYPE_CHECKING:
-    from ..sql.reader import Transaction
+    from ..sql.rows import Transaction
     from .backend import PostgresDatabase
 
 __all__ = ["PostgresVectors"]

@@ -22,7 +22,7 @@ from ...ports.rules import (
     refuse_if_not_first,
     split_writes,
 )
-from .reader import Transaction, read_thread
+from .rows import Transaction, read_thread
 from .statements import Statements
 
 __all__ = ["Changes", "LastNoted", "Refused", "is_exclusive"]

@@ -26,7 +26,7 @@ from ...ports.records import (
     group_of,
     is_made,
 )
-from .reader import Database, Transaction
+from .rows import Database, Transaction
 from .statements import Dialect
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from ...base.drive import run_now
 from ..sql.records import record_marks, standard_upsert
+from ..sql.rows import Transaction
 from ..sql.statements import Dialect
-from ..sql.writer import Transaction
 
 __all__ = ["COLUMN_TYPES", "SqliteDialect", "SqliteTransaction", "json_at", "page_counts", "plain_rows", "run_in"]
 

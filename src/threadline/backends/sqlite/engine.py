@@ -21,8 +21,8 @@ from ...ports.records import Content, Record, RecordSpace
 from ...ports.storage import Space
 from ..layers.layer import Layering
 from ..layers.read_only import ReadOnlyLayer
+from ..sql.rows import Transaction
 from ..sql.statements import Statements, check_prefix, indexed_keys
-from ..sql.writer import Transaction
 from .commit import SqliteCommit
 from .connections import SqliteConnections
 from .dialect import SqliteDialect, run_in

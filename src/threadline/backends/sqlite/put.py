@@ -26,8 +26,8 @@ from ...ports.checkpoints import (
 )
 from ...ports.records import RecordChange
 from ...ports.rules import ACTIVITY_SECONDS, is_beginning, is_usual
-from ..sql.reader import found_row, ordered_writes
-from ..sql.writer import SqlBackend
+from ..sql.backend import SqlBackend
+from ..sql.rows import found_row, ordered_writes
 from .records import AskingDatabase, SqliteRecords
 from .vectors import SqliteVectors
 

@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from ...ports.records import Content, PlainPuts, Record, RecordChange, RecordSpace
-from ..sql.reader import Database, Transaction
 from ..sql.records import PlainWrites, SqlRecords, record_of_row, standard_upsert
+from ..sql.rows import Database, Transaction
 from .connections import SqliteConnections
 
 __all__ = ["AskingDatabase", "SqliteRecords"]

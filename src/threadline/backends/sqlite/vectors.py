@@ -20,7 +20,7 @@ from ...ports.records import Embedded, Nearest, RecordSpace
 from ..sql.records import SqlRecords, bounds_of
 
 if TYPE_CHECKING:
-    from ..sql.reader import Transaction
+    from ..sql.rows import Transaction
     from .records import AskingDatabase
 
 __all__ = ["SqliteVectors", "reason_without_extensions"]

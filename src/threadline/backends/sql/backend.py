@@ -31,8 +31,8 @@ from ...ports.rules import lease_key, mark, own_words
 from ...ports.storage import Space
 from ...ports.whole import Outline, Whole
 from .changes import Changes, Refused
-from .reader import Database, Transaction, found_row, ordered_writes, read_thread, rows_up_to, wholes_of
 from .records import RecordStatements, SqlRecords
+from .rows import Database, Transaction, found_row, ordered_writes, read_thread, rows_up_to, wholes_of
 from .search import page_statements, walk_statements
 from .statements import CHUNK_COLUMNS, Statements
 
