@@ -534,6 +534,8 @@ holds_bytes(PyObject *module, PyObject *packed)
                 Py_RETURN_TRUE;
             for (size_t place = 1; place <= width; place++)
                 length = length << 8 | at[place];
+            if (length > left)
+                Py_RETURN_TRUE; /* and the sum below cannot overflow */
             whole = 1 + width + length + (*at < 0xd0); /* an extension has its type beside its length */
         }
         if (whole > left)

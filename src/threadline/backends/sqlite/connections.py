@@ -213,9 +213,10 @@ class SqliteConnections:
         return Space((pages - unused) * page_bytes, on_disk or pages * page_bytes, unused * page_bytes)
 
     def set_up(self) -> None:
-        """Create or migrate the schema, in one transaction; safe from many processes at once."""
+        """Create or migrate the schema; safe from many processes at once, and while others close this or fork."""
         self._schema.allow_changes()
-        run_now(self._schema.create(Opened(self.writer(), self.write)))
+        with self._lock, translated(self.path):
+            run_now(self._schema.create(Opened(self.writer(), self.write)))
 
     def check_open(self) -> None:
         """Raise Closed after `close`, and Unavailable once the file was lost."""
