@@ -110,7 +110,10 @@ def test_nobody_lends_more_than_there_are():
     run_now(pool.lend(work))
 
 
-TURN_FUNCTIONS = (Link._in_turn, Turn.close, TurnPool.get_connection, TurnPool.release)
+TURN_FUNCTIONS = (
+    *(Link._in_turn, Turn.close, Turn.client.fget, TurnPool.get_connection, TurnPool.release),
+    *(TurnDriver.client.fget, TurnDriver.is_good, TurnDriver.is_reusable),
+)
 TURN_LINES = [line for function in TURN_FUNCTIONS for line in lines_of(function)] + POOL_LINES
 
 

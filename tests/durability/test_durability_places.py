@@ -5,6 +5,7 @@ import inspect
 import sys
 import threading
 import time
+import types
 
 import pytest
 
@@ -12,10 +13,20 @@ from threadline.backends.lending import Given, LoopPlaces, Places
 from threadline.base.drive import run_now
 
 
+def own_lines(code):
+    """The lines of the functions within a function, each with the innermost one; their first is the outer one's."""
+    found = {}
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            found |= {line: one for *_, line in one.co_lines() if line != one.co_firstlineno} | own_lines(one)
+    return found
+
+
 def lines_of(function):
     """Its lines, and what it says there; but for those where only tracing can come in between, never an interrupt."""
     lines, first = inspect.getsourcelines(function)
-    found = [(function.__code__, first + at, text.strip()) for at, text in enumerate(lines) if at]
+    outer, inside = function.__code__, own_lines(function.__code__)
+    found = [(inside.get(at, outer), at, text.strip()) for at, text in enumerate(lines, first) if at > first]
     return [line for line in found if line[2] != "try:" and not line[2].startswith("with ")]
 
 

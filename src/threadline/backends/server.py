@@ -79,7 +79,7 @@ class ServerEngine(ABC):
     def start(self, retry: int | tuple[int, float] | None, *, read_only: bool) -> None:
         """Make both halves; nothing is connected yet."""
         self.blocking = self.source(is_of_loop=False)
-        self.loops: PerLoop[Pool | Given] = PerLoop(lambda: self.source(is_of_loop=True))
+        self.loops: PerLoop[Pool | Given] = PerLoop(self._source_of_loop)
         policy = retry_policy(retry)
 
         def layered(backend: Any, clock: BlockingClock) -> Any:
@@ -92,6 +92,10 @@ class ServerEngine(ABC):
         self._blocking = layered(self.backend(lend_blocking, is_of_loop=False), BlockingClock())
         self._on_loop = layered(self.backend(lend_on_loop, is_of_loop=True), LoopClock())
         _engines.add(self)  # only now: one whose options were refused has nothing to close
+
+    def _source_of_loop(self) -> Pool | Given:
+        self.check_open()  # an operation that goes on after `close` must not connect anew: nobody would close that
+        return self.source(is_of_loop=True)
 
     @abstractmethod
     def source(self, *, is_of_loop: bool) -> Pool | Given:

@@ -39,8 +39,9 @@ class MysqlTables(SqlSetup):
     def _steps(self) -> list[Migration]:
         return _migrations(self.prefix)
 
-    def _numbering(self) -> str:
-        return f"REPLACE INTO {self.prefix}meta (name, value) VALUES ('format', '{FORMAT}')"
+    def _numbering(self, *, replaces: bool) -> str:
+        verb = "REPLACE" if replaces else "INSERT IGNORE"
+        return f"{verb} INTO {self.prefix}meta (name, value) VALUES ('format', '{FORMAT}')"
 
     async def _alone(self, wire: Wire, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         [answer] = await wire.send([b"SELECT DATABASE()"])

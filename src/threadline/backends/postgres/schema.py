@@ -90,11 +90,9 @@ class PostgresTables(SqlSetup):
     async def _execute(self, session: Session, statements: Sequence[str]) -> None:
         await session.batch(_bare(statements))
 
-    def _numbering(self) -> str:
-        return (
-            f"INSERT INTO {self.prefix}meta (name, value) VALUES ('format', '{FORMAT}') "
-            f"ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-        )
+    def _numbering(self, *, replaces: bool) -> str:
+        conflict = "(name) DO UPDATE SET value = excluded.value" if replaces else "DO NOTHING"
+        return f"INSERT INTO {self.prefix}meta (name, value) VALUES ('format', '{FORMAT}') ON CONFLICT {conflict}"
 
     async def _index(self, session: Session) -> None:
         """Make the indexes of named metadata keys that are missing; searching works without them, slowly."""

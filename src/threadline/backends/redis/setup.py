@@ -29,7 +29,7 @@ class RedisSetup(Setup):
 
     async def create(self, link: Link) -> None:
         # This process has used the store before: then all keys of its prefix belong to it.
-        is_ours = self.is_ready
+        is_ours = self.is_ready and await self._format(link) is None  # another thread may have made it by now
         if is_ours:
             log.warning("%s lost the format of the store: it is written again", printable(self._where))
         others = (self._keys.meta, self._keys.threads, self._keys.asking, self._keys.pools)

@@ -81,12 +81,15 @@ class _ByUrl(Target):
         return redis.Redis(connection_pool=TurnPool.from_url(self._url, redis_connect_func=greet, **options))
 
     def _loop_client(self, identity: ServerIdentity) -> Any:
-        # A turn has one connection to a server at a time; the driver's own limit would be an error, not a wait.
-        most = 2 * self._pool_size
-        options = {"retry": LoopRetry(NoBackoff(), 0), "max_connections": most, **self._options}
+        options = {"retry": LoopRetry(NoBackoff(), 0), "max_connections": 2 * self._pool_size, **self._options}
         if self.is_cluster:
             return redis.asyncio.RedisCluster.from_url(self._url, **options)
-        return redis.asyncio.Redis.from_url(self._url, redis_connect_func=partial(_greet, identity), **options)
+        # The driver's plain pool makes an error of its limit, which the URL may lower, and in many versions it connects
+        # under a lock: while one task connects, no other one gets a connection.
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            self._url, timeout=self._seconds, redis_connect_func=partial(_greet, identity), **options
+        )
+        return redis.asyncio.Redis.from_pool(pool)
 
     def source(self, identity: ServerIdentity, *, is_of_loop: bool) -> Pool | Given:
         make = partial(self._loop_client if is_of_loop else self._blocking_client, identity)

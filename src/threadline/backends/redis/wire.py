@@ -324,8 +324,13 @@ class ClientPool(Pool):
 
     async def aclose(self) -> None:
         await super().aclose()
-        if self._driver.made is not None:
+        if self._driver.made is not None and not self._places.taken:
             await self._driver.made.aclose()
+
+    def _give_back(self, hold: Any) -> None:
+        super()._give_back(hold)
+        if self._is_closed and not self._places.taken:  # the last call that was under way
+            self._closing = self._loop.create_task(self.aclose())
 
     def shut(self) -> None:
         super().shut()

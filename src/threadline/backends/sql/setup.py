@@ -33,7 +33,7 @@ class SqlSetup(Setup):
     def ddl(self) -> str:
         """Everything that is executed on an empty database, for those who run it themselves."""
         steps = [f"-- {step.number}: {step.reason}\n" + ";\n".join(step.statements) for step in self._steps()]
-        return ";\n".join([*steps, self._numbering()]) + ";\n"
+        return ";\n".join([*steps, self._numbering(replaces=False)]) + ";\n"
 
     async def create(self, wire: Any) -> None:
         """Apply the migrations that are missing, one process at a time."""
@@ -45,15 +45,18 @@ class SqlSetup(Setup):
         for step in missing:
             await self._execute(wire, step.statements)
         if missing:
-            await self._execute(wire, [self._numbering()])
+            await self._execute(wire, [self._numbering(replaces=True)])
 
     @abstractmethod
     def _steps(self) -> list[Migration]:
         """All steps of the schema, in order."""
 
     @abstractmethod
-    def _numbering(self) -> str:
-        """The statement that writes the number of the format."""
+    def _numbering(self, *, replaces: bool) -> str:
+        """The statement that writes the number of the format; in place of another one, where it `replaces`.
+
+        What people run by themselves does not: it must not lower the number of a newer store.
+        """
 
     @abstractmethod
     async def _alone(self, wire: Any, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:

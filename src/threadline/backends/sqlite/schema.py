@@ -40,8 +40,9 @@ class SqliteSchema(SqlSetup):
     def _steps(self) -> list[Migration]:
         return migrations(self.prefix, COLUMN_TYPES)
 
-    def _numbering(self) -> str:
-        return f"INSERT OR REPLACE INTO {self.prefix}meta (name, value) VALUES ('format', CAST('{FORMAT}' AS BLOB))"
+    def _numbering(self, *, replaces: bool) -> str:
+        verb, number = "REPLACE" if replaces else "IGNORE", f"CAST('{FORMAT}' AS BLOB)"
+        return f"INSERT OR {verb} INTO {self.prefix}meta (name, value) VALUES ('format', {number})"
 
     async def _alone(self, wire: Opened, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         wire.transact(lambda _: run_now(act(wire)))
