@@ -330,10 +330,13 @@ class ClientPool(Pool):
     def _give_back(self, hold: Any) -> None:
         super()._give_back(hold)
         if self._is_closed and not self._places.taken:  # the last call that was under way
-            self._closing = self._loop.create_task(self.aclose())
+            self._close_soon()
 
     def shut(self) -> None:
         super().shut()
+        self._close_soon()
+
+    def _close_soon(self) -> None:
         if self._loop.is_running():  # this is called on it; else the connections end with their memory
             self._closing = self._loop.create_task(self.aclose())
 
