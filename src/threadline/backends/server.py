@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 from ..base.drive import BlockingClock, LoopClock, run_now
 from ..errors import Closed, ThreadlineError, Unavailable
 from ..ports.checkpoints import Backend
-from ..ports.engine import Operation
+from ..ports.engine import Operation, PutUsual
 from ..ports.rules import GENERATION_SHIFT
 from .layers.layer import Layering
 from .layers.patience import UnhurriedLayer
@@ -66,6 +66,7 @@ class ServerEngine(ABC):
     opens_inline = False
     is_in_memory = False
     prefers_batches = True
+    put_usual: PutUsual | None = None
     url = ""
     # What the driver raises when the server, or the way to it, fails.
     driver_errors: tuple[type[Exception], ...] = ()

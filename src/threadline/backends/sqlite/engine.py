@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from ...base.drive import run_now
 from ...errors import InvalidRequest
 from ...ports.checkpoints import Change, Stamp
-from ...ports.engine import Operation
+from ...ports.engine import Operation, PutUsual
 from ...ports.records import Content, Record, RecordSpace
+from ...ports.rules import is_usual
 from ...ports.storage import Space
 from ..layers.layer import Layering
 from ..layers.read_only import ReadOnlyLayer
@@ -85,6 +86,7 @@ class SqliteEngine:
         self._blocking, self._on_loop = halves
         # The backend itself, for callers that read without a coroutine; None where a layer is between that reads.
         self._bare: SqliteBackend | None = bare[0]
+        self.put_usual: PutUsual | None = None if read_only else self._put_usual
         _engines.add(self)
 
     def run(self, operation: Operation[T]) -> T:
@@ -121,7 +123,7 @@ class SqliteEngine:
     def add_layer(self, layer: Layering) -> None:
         """See both halves of the backend through one more layer; to be called before the first use."""
         self._blocking, self._on_loop = layer(self._blocking, False), layer(self._on_loop, True)
-        self._bare = None
+        self._bare = self.put_usual = None
 
     def may_forget(self) -> None:
         """This store is a cache: what is set into a file that was moved a moment ago is no loss."""
@@ -165,6 +167,11 @@ class SqliteEngine:
         self._connections.after_fork_in_child()
         self._commit.restart()
         self._executor = None
+
+    def _put_usual(self, change: Change) -> Stamp | None:
+        self._connections.check_open()
+        stamp: Stamp | None = self._commit.run(change) if is_usual(change) else None
+        return stamp
 
     async def _commit_here(self, work: Any) -> Any:
         return self._commit.run(work)
