@@ -196,7 +196,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(changes=CHANGES)
 def test_a_list_in_its_course_becomes_the_same_chunks(changes):
     savers = threadline.connect("memory://"), threadline.connect("memory://")
@@ -290,7 +290,9 @@ def test_a_checkpoint_is_checked_alike(both, monkeypatch, wrong):
     config = {"configurable": {"thread_id": "t"}}
     for number in (1, 2):
         given = {**checkpoint(number, {"a": 1}, {"a": 1}), **wrong}
-        found = in_turns(both, monkeypatch, lambda saver, given=given: saver.put(config, given, {"step": 1}, {"a": 1}))
+        found = in_turns(
+            both, monkeypatch, lambda saver, config=config, given=given: saver.put(config, given, {"step": 1}, {"a": 1})
+        )
         if isinstance(found, dict):
             config = found
     assert stored(both[0]) == stored(both[1])
@@ -329,7 +331,9 @@ def test_many_channels_make_the_same_row(both, monkeypatch):
     for number in (1, 2):
         new = versions if number == 1 else {"channel 7": 2}
         given = checkpoint(number, values, {**versions, **new})
-        config = in_turns(both, monkeypatch, lambda saver, g=given, n=new: saver.put(config, g, {"step": 1}, n))
+        config = in_turns(
+            both, monkeypatch, lambda saver, config=config, g=given, n=new: saver.put(config, g, {"step": 1}, n)
+        )
     assert stored(both[0]) == stored(both[1])
 
 
