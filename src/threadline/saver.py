@@ -16,11 +16,12 @@ from .backends.layers.prefix import ViewEngine, WithinLayer
 from .backends.layers.read_only import ReadOnlyLayer
 from .background import Lease, UnderWay
 from .base.checkpoint import ChannelVersions, CheckpointTuple, Config, config_of
+from .base.native import native
 from .base.versions import V, next_version
 from .codec.serializer import Serializer
 from .core import operations as ops
 from .core.context import Context, Tools
-from .core.get import Read, read_whole, to_tuple
+from .core.get import Read, read_now, read_whole, to_tuple
 from .core.listing import Search, decode_delta_history, delta_history, next_rows, search
 from .core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
 from .core.put import put_now, put_opened, put_writes_now
@@ -96,8 +97,8 @@ class Saver(Maintenance, Moving):
 
     def get_tuple(self, config: Any) -> Any:
         """The checkpoint a config names, or the newest of its thread, decoded; None when there is none."""
-        place = place_of(config)
-        return self._noted(place, self._run(read_whole, place))
+        place = (native and native.place(config, Place)) or place_of(config)
+        return self._noted(place, read_now(self._tools, self._engine, place))
 
     async def aget_tuple(self, config: Any) -> Any:
         place = place_of(config)

@@ -16,6 +16,7 @@
 #define LARGEST_STEP ((1LL << 62) - 1)
 #define LONGEST_INDEXED 512
 #define WORTH_COMPRESSING 2000
+#define CHECK_BYTES 8
 #define INLINE_BYTES 128
 #define LARGE_ITEM_BYTES (32 * 1024)
 #define FEWEST_IN_RUN 8
@@ -636,6 +637,36 @@ finish:
     return made != NULL ? made : unusual();
 }
 
+PyDoc_STRVAR(checked_doc, "checked(place, stored, packb, begun)\n--\n\n"
+"The content of a row without the checksum that binds it to its place; None where that does not fit, where rows are\n"
+"sealed (`begun` is None), and for long ones.");
+
+static PyObject *
+checked(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "checked() takes a place, bytes, and how to check them");
+        return NULL;
+    }
+    PyObject *stored = args[1];
+    if (args[3] == Py_None || !PyBytes_CheckExact(stored) || PyBytes_GET_SIZE(stored) <= CHECK_BYTES ||
+        PyBytes_GET_SIZE(stored) >= WORTH_COMPRESSING)
+        Py_RETURN_NONE;
+    Py_ssize_t size = PyBytes_GET_SIZE(stored) - CHECK_BYTES;
+    PyObject *content = PyBytes_FromStringAndSize(PyBytes_AS_STRING(stored), size), *digest = NULL;
+    PyObject *packed = content != NULL ? pack(args[2], args[0], NULL, NULL) : NULL;
+    if (packed != NULL)
+        digest = digest_of(state_of(module), args[3], packed, content);
+    else if (content != NULL)
+        is_for_careful_way();
+    if (digest == NULL || PyBytes_GET_SIZE(digest) != CHECK_BYTES ||
+        memcmp(PyBytes_AS_STRING(digest), PyBytes_AS_STRING(stored) + size, CHECK_BYTES) != 0)
+        Py_CLEAR(content);
+    Py_XDECREF(packed);
+    Py_XDECREF(digest);
+    return content != NULL ? content : unusual();
+}
+
 /* -- items */
 
 /* An item as it is named and stored: the state behind the header of its type, in the frame of an extension; the state
@@ -1123,7 +1154,7 @@ finish:
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, name##_doc}
 
 PyMethodDef straight_methods[] = {
-    METHOD(grown), METHOD(place), METHOD(request), METHOD(row), METHOD(writes), {NULL, NULL, 0, NULL},
+    METHOD(checked), METHOD(grown), METHOD(place), METHOD(request), METHOD(row), METHOD(writes), {NULL, NULL, 0, NULL},
 };
 
 int

@@ -222,9 +222,9 @@ def _row_of_parts(
 def read_document(found: Found, codec: Codec, envelope: Envelope, roots: Roots | None = None) -> Document:
     """The document of a row; Corrupt names the checkpoint. `roots` are its channels, where they are known already."""
     row = found.row
-    place = ormsgpack.packb(["document", found.thread_id, row[0], row[1], row[2], row[3]])
+    place = ["document", found.thread_id, row[0], row[1], row[2], row[3]]
     try:
-        v, ts, seen, updated, other, channels = _parts(codec.decode(envelope.unwrap_row(row.form, row.document, place)))
+        v, ts, seen, updated, other, channels = _parts(codec.decode(_opened(envelope, row[4], row[5], place)))
         if roots is None:
             versions, packed = {}, {}
             for name, entry in channels.items():
@@ -241,6 +241,14 @@ def read_document(found: Found, codec: Codec, envelope: Envelope, roots: Roots |
         raise Corrupt(f"{name_of(found)}: the document is damaged ({error})") from error
 
 
+def _opened(envelope: Envelope, form: int, stored: bytes, place: list[Any]) -> bytes:
+    """The content of a row that is bound to a place."""
+    content: bytes | None = None
+    if native is not None and not form:
+        content = native.checked(place, stored, packb, envelope.begun)
+    return content or envelope.unwrap_row(form, stored, packb(place))
+
+
 def _parts(parts: Any) -> list[Any]:
     """The parts of a document, by their exact kinds: an instance of a class of the program would run its methods."""
     is_sound = type(parts) is list and len(parts) == 6 and type(parts[4]) is dict and type(parts[5]) is dict
@@ -253,9 +261,9 @@ def _parts(parts: Any) -> list[Any]:
 def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, Any]:
     """The metadata of a row."""
     row = found.row
-    place = ormsgpack.packb(["metadata", found.thread_id, row[0], row[1], row[2], row[3]])
+    place = ["metadata", found.thread_id, row[0], row[1], row[2], row[3]]
     try:
-        metadata: dict[str, Any] = codec.decode(envelope.unwrap_row(row.metadata_form, row.metadata, place))
+        metadata: dict[str, Any] = codec.decode(_opened(envelope, row[6], row[7], place))
         if not issubclass(type(metadata), dict):
             raise Corrupt("it is no dict")
         return metadata

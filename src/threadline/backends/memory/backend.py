@@ -253,6 +253,12 @@ class MemoryBackend(WithoutWholes, WithoutOutlines, MemoryRecords):
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
+        return self.find_now(thread_id, namespace, checkpoint_id, with_writes)
+
+    def find_now(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, with_writes: bool = True
+    ) -> Found | None:
+        """`find`, without a coroutine."""
         with self._lock:
             thread = self._alive(thread_id)
             if thread is None:
