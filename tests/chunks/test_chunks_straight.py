@@ -244,7 +244,7 @@ CONFIGS = [
     {"metadata": {"__private": 1, "flag": True, "none": None, "list": [1], "ü": 1, "nul": "a\0"}},
     {"metadata": None},
     {"metadata": 7},
-    {"configurable": {"thread_id": "t", "checkpoint_ns": "inner", "user_id": "u", "__pregel": object(), "n": 1.5}},
+    {"configurable": {"thread_id": "t", "checkpoint_ns": "inner", "user_id": "u", "__pregel": len, "n": 1.5}},
     {"configurable": {"thread_id": 7}},
     {"configurable": {"thread_id": "ü", "checkpoint_id": ""}},
     {"configurable": {"thread_id": ""}},
@@ -270,8 +270,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("metadata", METADATA, ids=str)
-@pytest.mark.parametrize("more", CONFIGS, ids=str)
+@pytest.mark.parametrize("metadata", METADATA, ids=lambda said: str(said)[:60])
+@pytest.mark.parametrize("more", CONFIGS, ids=lambda said: str(said)[:60])
 def test_a_request_is_understood_alike(both, monkeypatch, metadata, more):
     config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}, **more}
     for number in (1, 2):
