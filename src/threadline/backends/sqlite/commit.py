@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...ports.checkpoints import Change
 from ..shared_commit import Job, SharedCommit
@@ -32,6 +32,11 @@ class SqliteCommit(SharedCommit):
         super().__init__(is_alone=is_alone)
         self._connections = connections
         self._statements = statements
+
+    def _transact_one(self, work: Any) -> Any:
+        if type(work) is Change:
+            return self._connections.write(partial(put_one, self._statements, work))
+        return super()._transact_one(work)
 
     def _transact(self, group: list[Job], before_commit: Callable[[], None]) -> None:
         if len(group) == 1 and type(group[0].work) is Change:

@@ -140,7 +140,8 @@ class SqliteConnections:
                 if connection is None or self._is_closed or self._file.lost is not None:
                     connection = self.writer()
                 result = self._transact(connection, work, before_waiting)
-                self._room.keep(connection)
+                if time.monotonic() >= self._room.looks_again:
+                    self._room.keep(connection)
                 return result
             except (sqlite3.Error, UnicodeEncodeError) as error:
                 raise translated_error(error, self.path) from error
@@ -295,13 +296,19 @@ class SqliteConnections:
     ) -> T:
         if connection.in_transaction:
             self._refuse_foreign_transaction(connection)
+        execute = connection.cursor().execute
         try:
-            self._begin(connection, before_waiting)
+            try:
+                execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                self._begin(connection, before_waiting)
             result = work(connection)
             self._file.check(connection)  # before the commit: a put into a file that nobody finds is not acknowledged
-            if not self._is_single:
+            if self._is_single:
+                connection.commit()
+            else:
                 self._ahead.before_commit(self._file)
-            connection.commit()
+                execute("COMMIT")  # a statement that stays prepared: `commit()` would prepare it each time
         except BaseException as error:
             if connection.in_transaction:
                 connection.rollback()
@@ -311,11 +318,7 @@ class SqliteConnections:
         return result
 
     def _begin(self, connection: sqlite3.Connection, before_waiting: Callable[[], None] | None) -> None:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError:
-            pass  # another process has the file, or the connection is inside a transaction always
+        """Begin where that failed: another process has the file, or the connection is inside a transaction always."""
         if getattr(connection, "autocommit", None) is False:
             return  # such a connection is always inside a transaction; ours ends it with a commit
         try:

@@ -78,8 +78,8 @@ class SqliteEngine:
         may_index = setup is not False and not read_only
         statements = Statements(SqliteDialect(indexed, may_index=may_index), prefix)
         self._commit = SqliteCommit(self._connections, statements, is_alone=_is_bound(connection))
-        here = _Database(self._connections, _here, self._commit_here, is_given=self._is_given)
-        beside = _Database(self._connections, self.hop, self._commit_on_loop, is_given=self._is_given)
+        here = _Database(self._connections, _here, self._commit_here, self._commit, is_given=self._is_given)
+        beside = _Database(self._connections, self.hop, self._commit_on_loop, None, is_given=self._is_given)
         bare: Any = SqliteBackend(here, statements), SqliteBackend(beside, statements)
         halves: Iterable[Any] = map(ReadOnlyLayer, bare) if read_only else bare
         self._blocking, self._on_loop = halves
@@ -208,6 +208,7 @@ class _Database:
         connections: SqliteConnections,
         call: _Call,
         commit: Callable[[Any], Coroutine[Any, Any, Any]],
+        blocking: SqliteCommit | None,
         *,
         is_given: bool,
     ) -> None:
@@ -215,6 +216,7 @@ class _Database:
         self._connections = connections
         self._call = call
         self._commit = commit
+        self.blocking = blocking
 
     async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self._call(lambda: self._connections.read(lambda connection: run_in(connection, work)))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from ..sql.statements import Statements
+    from .commit import SqliteCommit
 
 __all__ = ["SqliteBackend", "find_one", "put_one", "put_together"]
 
@@ -48,12 +49,16 @@ _NOBODY = ("", "", 0.0)
 _ALL = 1 << 62
 # Statements exist for these numbers of threads; the last thread is repeated up to the next number.
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
-# Statements exist for these numbers of rows.
+# Statements exist for these numbers of rows; and which of them is the largest for so many.
 _ROWS = (32, 8, 4, 2, 1)
+_LARGEST = (0, *[next(size for size in _ROWS if size <= count) for count in range(1, _ROWS[0] + 1)])
 
 
 class PuttingDatabase(AskingDatabase, Protocol):
     """A database that commits puts of the usual kind together."""
+
+    # What commits on the calling thread, without a coroutine; None beside an event loop.
+    blocking: SqliteCommit | None
 
     async def put(self, change: Change) -> Stamp | None:
         """The stamp under which the change was made; None if its thread is not what the change was prepared for."""
@@ -74,7 +79,8 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
         if len(changes) == 1:
             [change] = changes
             if is_usual(change) if change.stamp is not None else is_beginning(change):
-                stamp = await self.database.put(change)
+                blocking = self.database.blocking
+                stamp = blocking.run(change) if blocking is not None else await self.database.put(change)
                 if stamp is not None:
                     return [_new(Applied, (stamp,))]
         return await super().apply(changes)
@@ -209,7 +215,9 @@ def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> 
             if execute(sql.has_witness, (pool, serial, *witness)).fetchone() is None:
                 return None
     if len(chunks) == 1:
-        execute(sql.add_chunk, (pool, *chunks[0]))
+        digest, links, form, data = chunks[0]
+        # Python's driver looks for an adapter of every bytes object, and of no bytearray.
+        execute(sql.add_chunk, (pool, bytearray(digest), bytearray(links), form, bytearray(data)))
     elif chunks:
         _insert(cursor, sql.add_chunk, [(pool, *chunk) for chunk in sorted(chunks)])
     if change.moved:
@@ -292,7 +300,7 @@ def _insert(cursor: sqlite3.Cursor, statement: str, rows: Sequence[Sequence[Any]
         return
     start = 0
     while start < len(rows):
-        size = next(size for size in _ROWS if size <= len(rows) - start)
+        size = _LARGEST[min(len(rows) - start, _ROWS[0])]
         batch = rows[start : start + size]
         cursor.execute(_for_rows(statement, size), list(chain.from_iterable(batch)))
         start += size
