@@ -233,7 +233,7 @@ class _Database:
 
     async def ask_in_one(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """The result of a few short queries that see one state."""
-        return await self._call(partial(self._connections.read, query))
+        return await self._call(partial(self._connections.read_briefly, query))
 
     async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         result: T = await self._commit(work)
