@@ -18,6 +18,7 @@ from .connections import SqliteConnections
 from .dialect import run_in
 from .errors import translated
 from .put import put_one, put_together
+from .seen import Seen
 
 if TYPE_CHECKING:
     from ..sql.statements import Statements
@@ -32,15 +33,25 @@ class SqliteCommit(SharedCommit):
         super().__init__(is_alone=is_alone)
         self._connections = connections
         self._statements = statements
+        # None once somebody else may use the connection: not all that can be done with it shows.
+        self._seen: Seen | None = Seen() if connections.is_own else None
+
+    def show(self) -> None:
+        """The connection that writes is handed out."""
+        self._seen = None
 
     def _transact_one(self, work: Any) -> Any:
         if type(work) is Change:
-            return self._connections.write(partial(put_one, self._statements, work))
+            seen = self._seen
+            made = self._connections.write(partial(put_one, self._statements, work, seen))
+            if seen is not None:
+                seen.confirm()
+            return made
         return super()._transact_one(work)
 
     def _transact(self, group: list[Job], before_commit: Callable[[], None]) -> None:
         if len(group) == 1 and type(group[0].work) is Change:
-            work = partial(put_one, self._statements, group[0].work)
+            work = partial(put_one, self._statements, group[0].work, None)
             group[0].result = self._connections.write(work, before_commit)
             return
         has_begun = False
@@ -56,7 +67,7 @@ class SqliteCommit(SharedCommit):
                     job.result = result
             for job in puts:
                 if job.work.stamp is None:
-                    job.result = put_one(self._statements, job.work, connection)
+                    job.result = put_one(self._statements, job.work, None, connection)
             writes = [job for job in group if isinstance(job.work, PlainWrites) and job.work.are_puts]
             if writes:
                 first, others = writes[0].work, [job.work for job in writes[1:]]

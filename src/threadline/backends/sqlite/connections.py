@@ -83,6 +83,11 @@ class SqliteConnections:
         self._readers: list[sqlite3.Connection] = []
         self._reading: set[object] = set()
 
+    @property
+    def is_own(self) -> bool:
+        """Whether all connections are opened here, to a file."""
+        return not self._is_single
+
     def look_for_the_file_every(self, seconds: float) -> None:
         """Check the names of the files at most this often, and not at each read and each commit."""
         self._file.pause_seconds = seconds

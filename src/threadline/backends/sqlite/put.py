@@ -23,6 +23,7 @@ from ...ports.checkpoints import (
     Stale,
     Stamp,
     ThreadRow,
+    WriteRow,
 )
 from ...ports.records import RecordChange
 from ...ports.rules import ACTIVITY_SECONDS, is_beginning, is_usual
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..sql.statements import Statements
     from .commit import SqliteCommit
+    from .seen import Seen
 
 __all__ = ["SqliteBackend", "find_one", "put_one", "put_together"]
 
@@ -189,7 +191,7 @@ def find_one(
     return found._replace(writes=ordered_writes(writes)) if writes else found
 
 
-def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> Stamp | None:
+def put_one(sql: Statements, change: Change, seen: Seen | None, connection: sqlite3.Connection) -> Stamp | None:
     """Make one change of the usual kind, inside a write transaction; None if its thread was not as expected."""
     cursor = connection.cursor()
     cursor.row_factory = None
@@ -200,20 +202,15 @@ def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> 
         if not serial:
             return None
     else:
-        first, *others = change.witnesses or (_NOBODY,)
-        thread = execute(sql.thread_and_witness, (*first, change.thread_id)).fetchone()
-        if thread is None:
-            return None
-        serial, pool, epoch, status, deleted_before, active, has_first = thread
         stamp = change.stamp
-        # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
-        if (pool, epoch) != stamp or status in ("deleted", "archived") or deleted_before is not None:
+        pool = stamp[0]
+        held = seen.find(change, connection, execute) if seen is not None else None
+        if held is not None:
+            serial, active = held.serial, held.active
+        elif (looked := _look(cursor, sql, change)) is not None:
+            serial, active = looked
+        else:
             return None
-        if not has_first and first is not _NOBODY:
-            return None
-        for witness in others:
-            if execute(sql.has_witness, (pool, serial, *witness)).fetchone() is None:
-                return None
     if len(chunks) == 1:
         digest, links, form, data = chunks[0]
         # Python's driver looks for an adapter of every bytes object, and of no bytearray.
@@ -225,14 +222,27 @@ def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> 
     for row in change.checkpoints:
         execute(sql.put_checkpoint, (pool, serial, *row))
     if change.writes:
-        adds = [(pool, serial, *write[:-1]) for write in change.writes if not write[-1]]
+        adds = [write for write in change.writes if not write[-1]]
         if adds:
-            _insert(cursor, sql.add_write, adds)
+            _insert(cursor, sql.add_write, _write_values(pool, serial, adds))
         if len(adds) < len(change.writes):
-            _insert(cursor, sql.replace_write, [(pool, serial, *write[:-1]) for write in change.writes if write[-1]])
+            replaces = [write for write in change.writes if write[-1]]
+            _insert(cursor, sql.replace_write, _write_values(pool, serial, replaces))
     if change.now - active > ACTIVITY_SECONDS:
         execute(sql.touch, (change.now, change.thread_id))
+        active = change.now
+    if seen is not None and change.stamp is not None:
+        seen.note(change, serial, active, connection)
     return stamp
+
+
+def _look(cursor: sqlite3.Cursor, sql: Statements, change: Change) -> tuple[int, float] | None:
+    """The serial of a thread and when it was noted as used; None if it, or a witness, is not as the change expects."""
+    first = change.witnesses[0] if change.witnesses else _NOBODY
+    thread = cursor.execute(sql.thread_and_witness, (*first, change.thread_id)).fetchone()
+    if thread is None or not _is_expected(thread, change) or not _has_witnesses(cursor, sql, thread, change):
+        return None
+    return thread[0], thread[5]
 
 
 def _begin(cursor: sqlite3.Cursor, sql: Statements, change: Change) -> int:
@@ -289,6 +299,17 @@ def put_together(connection: sqlite3.Connection, sql: Statements, changes: Seque
     return [change.stamp if made else None for change, made in zip(changes, is_made, strict=True)]
 
 
+def _write_values(pool: int, serial: int, writes: Sequence[WriteRow]) -> list[list[Any]]:
+    """What is bound for writes that are added to a thread."""
+    values = []
+    for write in writes:
+        row: list[Any] = [pool, serial, *write]
+        row[8], row[10] = bytearray(row[8]), bytearray(row[10])  # links and data; see `put_one`
+        del row[11]
+        values.append(row)
+    return values
+
+
 def _insert(cursor: sqlite3.Cursor, statement: str, rows: Sequence[Sequence[Any]]) -> None:
     """Insert rows by as few statements as possible.
 
@@ -337,7 +358,7 @@ def _looking(threads: str, checkpoints: str, count: int) -> str:
 
 
 def _is_expected(thread: Sequence[Any], change: Change) -> bool:
-    _, pool, epoch, status, deleted_before, *_ = thread
+    pool, epoch, status, deleted_before = thread[1:5]
     # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
     return (pool, epoch) == change.stamp and status not in ("deleted", "archived") and deleted_before is None
 
