@@ -70,7 +70,7 @@ def test_what_another_saver_put_is_a_reason_to_look(saver, connect, database, lo
     check_goes_on(saver, connect, database, looks)
 
 
-@pytest.mark.parametrize("act", ["tag", "delete another", "collect", "set up", "together"])
+@pytest.mark.parametrize("act", ["tag", "delete another", "collect", "together"])
 def test_what_this_saver_does_besides_is_a_reason_to_look(saver, connect, database, looks, act):
     if act == "tag":
         saver.thread("u").pin()
@@ -79,9 +79,6 @@ def test_what_this_saver_does_besides_is_a_reason_to_look(saver, connect, databa
     elif act == "collect":
         saver.thread("u").prune(keep_last=1)
         saver.collect()
-    elif act == "set up":
-        saver.setup()
-        saver.put(*lives.put_arguments("new", 0))
     else:
         saver.put_many([lives.put_arguments("u", 3), lives.put_arguments("new", 0)])
     looks.clear()
@@ -151,12 +148,38 @@ def test_two_connections_are_never_taken_for_one_another(database):
     change = Change(thread_id="t", now=1.0, stamp=(1, 0))
     seen = Seen()
     with closing(sqlite3.connect(database)) as one, closing(sqlite3.connect(database)) as other:
-        assert seen.find(change, one, one.execute) is None
-        seen.note(change, 1, 1.0, one)
-        seen.confirm()
-        assert seen.find(change, one, one.execute) is not None
-        seen.note(change, 1, 1.0, one)
+        seen.renew(one, one.execute)
+        assert seen.find(change) is None
+        for _ in range(2):
+            seen.note(change, 1, (1, 0), 1.0, one)
+            seen.confirm()
+            seen.renew(one, one.execute)
+            assert seen.find(change) is not None
+        seen.note(change, 1, (1, 0), 1.0, one)
         seen.confirm()
         assert one.execute("PRAGMA data_version").fetchone() == other.execute("PRAGMA data_version").fetchone()
         assert one.total_changes == other.total_changes
-        assert seen.find(change, other, other.execute) is None
+        seen.renew(other, other.execute)
+        assert seen.find(change) is None
+
+
+def test_the_first_put_of_a_thread_is_seen_as_any(saver, looks):
+    saver.put(*lives.put_arguments("new", 0))
+    saver.put(*lives.put_arguments("new", 1))
+    saver.put(*lives.put_arguments("t", 4))
+    assert looks == []
+
+
+@pytest.mark.parametrize("by", ["another connection", "the saver's own connection"])
+def test_a_sequence_that_was_altered_gives_no_thread_the_pool_of_another(saver, connect, database, by):
+    saver.put(*lives.put_arguments("new", 0))
+    with closing(sqlite3.connect(database)) as other:
+        connection = other if by == "another connection" else saver._engine.writing_connection()
+        connection.execute("UPDATE sqlite_sequence SET seq = 0")
+        connection.commit()
+    for name in ("a", "b"):
+        saver.put(*lives.put_arguments(name, 0))
+    with closing(sqlite3.connect(database)) as other:
+        threads = other.execute("SELECT serial, pool FROM threadline_threads").fetchall()
+    assert len(threads) == 5
+    assert all(serial == pool for serial, pool in threads)

@@ -219,6 +219,7 @@ class _Database:
         self._call = call
         self._commit = commit
         self.blocking = blocking
+        self.read_now = connections.read_briefly if blocking is not None else None
 
     async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self._call(lambda: self._connections.read(lambda connection: run_in(connection, work)))

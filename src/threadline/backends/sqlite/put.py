@@ -59,8 +59,9 @@ _LARGEST = (0, *[next(size for size in _ROWS if size <= count) for count in rang
 class PuttingDatabase(AskingDatabase, Protocol):
     """A database that commits puts of the usual kind together."""
 
-    # What commits on the calling thread, without a coroutine; None beside an event loop.
+    # What commits, and what reads, on the calling thread without a coroutine; None beside an event loop.
     blocking: SqliteCommit | None
+    read_now: Callable[[Callable[[sqlite3.Connection], Any]], Any] | None
 
     async def put(self, change: Change) -> Stamp | None:
         """The stamp under which the change was made; None if its thread is not what the change was prepared for."""
@@ -90,9 +91,9 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
-        return await self.database.ask_in_one(
-            partial(find_one, self.sql, thread_id, namespace, checkpoint_id, with_writes)
-        )
+        query = partial(find_one, self.sql, thread_id, namespace, checkpoint_id, with_writes)
+        read_now = self.database.read_now
+        return read_now(query) if read_now is not None else await self.database.ask_in_one(query)
 
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
         try:
@@ -188,7 +189,7 @@ def find_one(
     if not with_writes:
         return found
     writes = cursor.execute(sql.writes, (row[1], row[-1], namespace, row[4])).fetchall()
-    return found._replace(writes=ordered_writes(writes)) if writes else found
+    return _new(Found, (*found[:4], ordered_writes(writes))) if writes else found
 
 
 def put_one(sql: Statements, change: Change, seen: Seen | None, connection: sqlite3.Connection) -> Stamp | None:
@@ -196,15 +197,17 @@ def put_one(sql: Statements, change: Change, seen: Seen | None, connection: sqli
     cursor = connection.cursor()
     cursor.row_factory = None
     execute, chunks = cursor.execute, change.chunks
+    if seen is not None:
+        seen.renew(connection, execute)
     if change.stamp is None:
-        pool = serial = _begin(cursor, sql, change)
+        pool = serial = _begin(cursor, sql, change, seen)
         stamp, active = (pool, 0), change.now
         if not serial:
             return None
     else:
         stamp = change.stamp
         pool = stamp[0]
-        held = seen.find(change, connection, execute) if seen is not None else None
+        held = seen.find(change) if seen is not None else None
         if held is not None:
             serial, active = held.serial, held.active
         elif (looked := _look(cursor, sql, change)) is not None:
@@ -231,8 +234,8 @@ def put_one(sql: Statements, change: Change, seen: Seen | None, connection: sqli
     if change.now - active > ACTIVITY_SECONDS:
         execute(sql.touch, (change.now, change.thread_id))
         active = change.now
-    if seen is not None and change.stamp is not None:
-        seen.note(change, serial, active, connection)
+    if seen is not None:
+        seen.note(change, serial, stamp, active, connection)
     return stamp
 
 
@@ -245,13 +248,17 @@ def _look(cursor: sqlite3.Cursor, sql: Statements, change: Change) -> tuple[int,
     return thread[0], thread[5]
 
 
-def _begin(cursor: sqlite3.Cursor, sql: Statements, change: Change) -> int:
+def _begin(cursor: sqlite3.Cursor, sql: Statements, change: Change, seen: Seen | None) -> int:
     """Make a thread, with its serial for its pool; 0 where there is one of that id, be it a deleted one."""
     if not cursor.execute(_beginning(sql.t), (change.thread_id, change.now, change.now)).rowcount:
         return 0
     serial = cursor.lastrowid or 0
+    if seen is not None and seen.is_in_sequence:
+        return serial
     if cursor.execute(f"SELECT pool FROM {sql.t} WHERE serial = ?", (serial,)).fetchone() != (serial,):
         cursor.execute(sql.own_pool, (change.thread_id,))  # somebody has altered the sequence
+    elif seen is not None:
+        seen.is_in_sequence = True
     return serial
 
 

@@ -40,21 +40,27 @@ class _Thread:
 class Seen:
     """What is remembered of one database. Used by one thread at a time, the one that commits."""
 
-    __slots__ = ("_moment", "_next", "_threads", "_version")
+    __slots__ = ("_moment", "_next", "_threads", "_version", "is_in_sequence")
 
     def __init__(self) -> None:
         self._moment: _Moment | None = None  # None while a put is under way, and after one that failed
         self._next: _Moment | None = None
         self._version = 0
         self._threads: dict[str, _Thread] = {}
+        # Whether a new thread was found to have its serial for its pool: so has the next one, then.
+        self.is_in_sequence = False
 
-    def find(self, change: Change, connection: sqlite3.Connection, execute: Callable[..., Any]) -> _Thread | None:
-        """The thread of a change, if it is as the change expects it; None where that must be looked up."""
+    def renew(self, connection: sqlite3.Connection, execute: Callable[..., Any]) -> None:
+        """Forget everything if anything was changed. Each put begins with this, inside its transaction."""
         self._version = execute("PRAGMA data_version").fetchone()[0]
         moment = (connection, self._version, connection.total_changes)
         if moment != self._moment:
             self._threads.clear()
+            self.is_in_sequence = False
         self._moment = self._next = None
+
+    def find(self, change: Change) -> _Thread | None:
+        """The thread of a change, if it is as the change expects it; None where that must be looked up."""
         thread = self._threads.get(change.thread_id)
         if thread is None or thread.stamp != change.stamp:
             return None
@@ -63,15 +69,14 @@ class Seen:
                 return None
         return thread
 
-    def note(self, change: Change, serial: int, active: float, connection: sqlite3.Connection) -> None:
+    def note(self, change: Change, serial: int, stamp: Stamp, active: float, connection: sqlite3.Connection) -> None:
         """Remember what `find` or a look has told, and what the change adds, once it is confirmed."""
-        assert change.stamp is not None
         threads = self._threads
         thread = threads.get(change.thread_id)
-        if thread is None or thread.stamp != change.stamp:
+        if thread is None or thread.stamp != stamp:
             if len(threads) >= _MOST_THREADS:
                 threads.clear()
-            thread = threads[change.thread_id] = _Thread(serial, change.stamp)
+            thread = threads[change.thread_id] = _Thread(serial, stamp)
         thread.active, rows = active, thread.rows
         if len(rows) > _MOST_ROWS:
             rows.clear()
