@@ -8,8 +8,8 @@ import lives
 import pytest
 
 from threadline.backends.sqlite import put
+from threadline.backends.sqlite.commit import Seen
 from threadline.backends.sqlite.room import LogAhead
-from threadline.backends.sqlite.seen import Seen
 from threadline.errors import Conflict
 from threadline.ports.checkpoints import Change
 

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from ..sql.statements import Statements
-    from .commit import SqliteCommit
-    from .seen import Seen
+    from .commit import Seen, SqliteCommit
 
 __all__ = ["SqliteBackend", "find_one", "put_one", "put_together"]
 
