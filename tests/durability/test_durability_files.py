@@ -393,8 +393,8 @@ def test_a_file_system_that_does_not_keep_the_times_of_folders_is_found_out(
     saver = connect(database)
     put(half, saver, 0)
     settled()
-    folder, look = os.stat(database.parent), os.stat
-    monkeypatch.setattr(os, "stat", lambda name, **how: folder if name == str(database.parent) else look(name, **how))
+    then = sqlite_file._times_of(os.fsencode(database.parent))
+    monkeypatch.setattr(sqlite_file, "_times_of", lambda folder: then)
     put(half, saver, 1)
     database.rename(database.with_name("elsewhere.db"))
     with pytest.raises(threadline.Unavailable, match="moved"):
@@ -415,6 +415,18 @@ def test_a_name_leads_where_stat_says(tmp_path, monkeypatch):
         assert sqlite_file._identity_of(str(link)) == (found.st_dev, found.st_ino)
         assert sqlite_file._identity_of(str(tmp_path / "nothing")) is None
         assert sqlite_file._identity_of(str(here / "below")) is None
+
+
+def test_the_times_of_a_folder_are_those_that_stat_has(tmp_path):
+    from threadline.backends.sqlite import file as sqlite_file
+
+    here = tmp_path / "naïve \udce9"
+    here.mkdir()
+    found = os.stat(here)
+    times = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+    for look in (sqlite_file._times_of, sqlite_file._times_by_stat):
+        assert look(os.fsencode(here)) == times
+        assert look(os.fsencode(here / "nothing")) is None
 
 
 def test_a_moved_file_is_noticed_without_statx(connect, database, half, monkeypatch):

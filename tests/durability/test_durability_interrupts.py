@@ -20,10 +20,10 @@ MOMENTS = [
     for owner, method in (
         (SqliteCommit, "run"),
         (SqliteCommit, "_run_alone"),
-        (SqliteCommit, "_transact"),
+        (SqliteCommit, "_transact_one"),
         (SqliteCommit, "_do_other"),
         (SqliteConnections, "write"),
-        (SqliteConnections, "_begin"),
+        (SqliteConnections, "_transact"),
     )
     for when in ("before", "after")
 ]
@@ -152,6 +152,24 @@ def test_an_interrupt_at_any_line_of_a_lone_caller_leaves_a_saver_that_can_be_wr
     saver.put(*lives.put_arguments("t", 2))
     connect(database).put(*lives.put_arguments("t", 3))
     assert lives.check(saver.get_tuple(lives.config("t")), "t") == 3
+
+
+OWN_LINES = [line for name in ("write", "_transact") for line in lines_of(getattr(SqliteConnections, name))]
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "text"), OWN_LINES, ids=[f"{code.co_name}:{text[:40]}" for code, _, text in OWN_LINES]
+)
+def test_an_interrupt_at_any_line_of_a_transaction_leaves_a_saver_and_a_file_that_can_be_written(
+    connect, database, code, line, text
+):
+    saver, other = connect(database, timeout=1.0), connect(database, timeout=1.0)
+    saver.put(*lives.put_arguments("t", 0))
+    interrupted_at(code, line, lambda: saver.put(*lives.put_arguments("t", 1)))
+    saver.put(*lives.put_arguments("t", 1))
+    other.put(*lives.put_arguments("t", 2))
+    saver.put(*lives.put_arguments("t", 3))
+    assert [lives.check(found, "t") for found in other.list(lives.config("t"))] == [3, 2, 1, 0]
 
 
 MEMORY_PARTS = (

@@ -5,6 +5,10 @@ import threading
 
 import lives
 import pytest
+from test_durability_places import interrupted_at, lines_of
+
+from threadline.backends.sqlite.connections import SqliteConnections
+from threadline.errors import Closed
 
 STEPS = 60
 
@@ -110,3 +114,124 @@ def test_what_was_put_is_seen_by_every_saver_at_once(connect, url, half):
         half.call(savers[step % 6], "put", *lives.put_arguments("t", step))
         for saver in savers:
             assert lives.check(half.call(saver, "get_tuple", lives.config("t")), "t") == step
+
+
+# A thread that wrote last reads on the connection that writes, whose cache has what was written.
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The connections of savers that read a checkpoint with a connection of its own."""
+    reads, read = [], SqliteConnections._read
+
+    def counting(self, work, in_transaction):
+        if in_transaction:
+            reads.append(self)
+        return read(self, work, in_transaction)
+
+    monkeypatch.setattr(SqliteConnections, "_read", counting)
+    return reads
+
+
+@pytest.fixture
+def in_the_middle(monkeypatch):
+    """Lets something happen once, on the same thread, between the two queries of a get: as a signal handler does."""
+    from threadline.backends.sqlite import put
+
+    def arrange(act):
+        acts, found_row = [act], put.found_row
+
+        def interrupted(*args):
+            if acts:
+                acts.pop()()
+            return found_row(*args)
+
+        monkeypatch.setattr(put, "found_row", interrupted)
+
+    return arrange
+
+
+def test_who_wrote_last_reads_with_the_same_connection(connect, database, counted):
+    saver, other = connect(database), connect(database)
+    saver.put(*lives.put_arguments("t", 0))
+    assert lives.check(saver.get_tuple(lives.config("t")), "t") == 0
+    other.put(*lives.put_arguments("t", 1))
+    assert lives.check(saver.get_tuple(lives.config("t")), "t") == 1
+    in_another_thread(lambda: saver.put(*lives.put_arguments("t", 2)))
+    assert saver._engine._connections not in counted
+    assert lives.check(saver.get_tuple(lives.config("t")), "t") == 2
+    assert saver._engine._connections in counted
+
+
+def in_another_thread(act):
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_read_never_waits_for_a_write_of_another_thread(connect, database):
+    saver = connect(database)
+    saver.put(*lives.put_arguments("t", 0))
+    held, over = threading.Event(), threading.Event()
+
+    def hold():
+        with saver._engine.alone():
+            held.set()
+            over.wait(10)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(10)
+    assert lives.check(saver.get_tuple(lives.config("t")), "t") == 0
+    assert not over.is_set()
+    over.set()
+    thread.join()
+    saver.put(*lives.put_arguments("t", 1))
+
+
+@pytest.mark.parametrize("when", ["put", "delete", "get", "setup"])
+def test_a_signal_handler_may_use_a_saver_in_the_middle_of_a_read(connect, database, in_the_middle, when):
+    saver = connect(database)
+    saver.put(*lives.put_arguments("t", 0))
+    acts = {
+        "put": lambda: saver.put(*lives.put_arguments("t", 1)),
+        "delete": lambda: saver.delete_thread("t"),
+        "get": lambda: saver.get_tuple(lives.config("t")),
+        "setup": saver.setup,
+    }
+    in_the_middle(acts[when])
+    found = saver.get_tuple(lives.config("t"))
+    assert found is None if when == "delete" else lives.check(found, "t") == (1 if when == "put" else 0)
+    assert not saver._engine.writing_connection().in_transaction
+    saver.put(*lives.put_arguments("u", 0))
+    assert lives.check(saver.get_tuple(lives.config("u")), "u") == 0
+
+
+def test_a_signal_handler_may_close_a_saver_in_the_middle_of_a_read(connect, database, in_the_middle):
+    saver = connect(database)
+    saver.put(*lives.put_arguments("t", 0))
+    in_the_middle(saver.close)
+    with pytest.raises(Closed):
+        saver.get_tuple(lives.config("t"))
+    assert lives.check(connect(database).get_tuple(lives.config("t")), "t") == 0
+
+
+READ_LINES = [
+    line
+    for name in ("read_briefly", "_read_here")
+    for line in lines_of(getattr(SqliteConnections, name))
+    if line[2] != "lock.release()"  # the first thing that a `finally` does: only tracing can come in between
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "text"), READ_LINES, ids=[f"{code.co_name}:{text[:40]}" for code, _, text in READ_LINES]
+)
+def test_an_interrupt_at_any_line_of_a_read_leaves_a_saver_that_can_be_written(connect, database, code, line, text):
+    saver = connect(database, timeout=1.0)
+    saver.put(*lives.put_arguments("t", 0))
+    interrupted_at(code, line, lambda: saver.get_tuple(lives.config("t")))
+    in_another_thread(lambda: saver.put(*lives.put_arguments("t", 1)))
+    connect(database).put(*lives.put_arguments("t", 2))
+    assert lives.check(saver.get_tuple(lives.config("t")), "t") == 2

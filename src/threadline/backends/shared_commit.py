@@ -70,6 +70,12 @@ class SharedCommit(ABC):
         `before_commit` when the rows are written, and before waiting for another process.
         """
 
+    def _transact_one(self, work: Any) -> Any:
+        """The result of work in a transaction of its own, for a caller that commits alone."""
+        job = Job(work)
+        self._transact([job], _nothing)
+        return job.result
+
     def restart(self) -> None:
         """Begin with an empty queue and without a writer thread: both stay with the parent of a fork."""
         self._queue: deque[Job] = deque()
@@ -88,9 +94,9 @@ class SharedCommit(ABC):
 
     def run(self, work: Any) -> Any:
         """The result of work, once it is committed; the calling thread waits."""
-        job = Job(work)
         if not self._is_alone and (self._queue or self._turn.locked()):
             self._refuse_nested()
+            job = Job(work)
             job.wake = threading.Lock()
             job.wake.acquire()
             if self._hand_in(job):
@@ -98,7 +104,7 @@ class SharedCommit(ABC):
                 if job.error is not None:
                     raise job.error
                 return job.result
-        return self._run_alone(job)
+        return self._run_alone(work)
 
     async def arun(self, work: Any) -> Any:
         """The result of work, once it is committed; the calling task waits."""
@@ -106,7 +112,7 @@ class SharedCommit(ABC):
 
         future = asyncio.get_running_loop().create_future()
         job = Job(work, future)
-        return await future if self._hand_in(job) else self._run_alone(job)
+        return await future if self._hand_in(job) else self._run_alone(work)
 
     def watch(self, note: Callable[[int, float | None], None]) -> None:
         """Have `note` told of each shared commit: how many jobs it has, and for how many seconds the first one waited.
@@ -146,17 +152,16 @@ class SharedCommit(ABC):
         if writer is not None:
             writer.join(_FINISH_SECONDS)
 
-    def _run_alone(self, job: Job) -> Any:
+    def _run_alone(self, work: Any) -> Any:
         if self._is_alone:
             self._refuse_nested()
         thread = get_ident()  # not under the lock: a signal handler may run after any call
         with self._turn:
             try:
                 self._lone = thread
-                self._transact([job], _nothing)
+                return self._transact_one(work)
             finally:
                 self._lone = 0
-        return job.result
 
     def _refuse_nested(self) -> None:
         """Signal handlers and finalizers run on the thread that they interrupt, whose commit would never end."""

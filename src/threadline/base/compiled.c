@@ -827,6 +827,40 @@ error:
     return NULL;
 }
 
+/* -- files */
+
+#ifndef _WIN32
+#include <sys/stat.h>
+#ifdef __APPLE__
+#define st_mtim st_mtimespec
+#define st_ctim st_ctimespec
+#endif
+
+PyDoc_STRVAR(times_of_doc, "times_of(name)\n--\n\n"
+"Device, inode, and in nanoseconds when content and inode were changed, of what a name leads to; None where it cannot be\n"
+"told. The name is given as bytes.");
+
+static PyObject *
+times_of(PyObject *module, PyObject *name)
+{
+    struct stat found;
+    int failed;
+    if (!PyBytes_CheckExact(name)) {
+        PyErr_SetString(PyExc_TypeError, "times_of() takes bytes");
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    failed = stat(PyBytes_AS_STRING(name), &found);
+    Py_END_ALLOW_THREADS
+    if (failed)
+        Py_RETURN_NONE;
+    return Py_BuildValue(
+        "KKLL", (unsigned long long)found.st_dev, (unsigned long long)found.st_ino,
+        (long long)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec,
+        (long long)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec);
+}
+#endif
+
 static PyMethodDef methods[] = {
     {"built", (PyCFunction)(void (*)(void))built, METH_FASTCALL, built_doc},
     {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, packed_doc},
@@ -835,6 +869,9 @@ static PyMethodDef methods[] = {
     {"holds_mutable_bytes", holds_mutable_bytes, METH_O, holds_mutable_bytes_doc},
     {"hook", (PyCFunction)(void (*)(void))make_hook, METH_FASTCALL, hook_doc},
     {"slot_offset", slot_offset, METH_O, slot_offset_doc},
+#ifndef _WIN32
+    {"times_of", times_of, METH_O, times_of_doc},
+#endif
     {NULL, NULL, 0, NULL},
 };
 

@@ -111,10 +111,12 @@ async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, bac
 
 def _is_straight(tools: Tools, one: Prepared) -> bool:
     """Whether there is nothing to read before this is put, and nothing to refuse."""
-    if one.known is None or tools.refused or tools.sole_encoder is None:
+    if tools.refused or tools.sole_encoder is None:
         return False
     if isinstance(one, PreparedWrites):
-        return True
+        return one.known is not None
+    if one.known is None and one.place[2] is not None:
+        return False
     return one.parent_is_known and not one.deltas and not (one.checks_versions and _may_repeat_versions(one))
 
 

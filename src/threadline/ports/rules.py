@@ -36,6 +36,7 @@ __all__ = [
     "is_beginning",
     "is_hidden",
     "is_own_fork",
+    "is_quick",
     "is_usual",
     "kind_of",
     "lease_key",
@@ -146,7 +147,7 @@ def is_usual(change: Change) -> bool:
         and change.joins is None
         and not change.firsts
         and change.settles is None
-        and INTERRUPT not in map(_channel_of, change.writes)
+        and (INTERRUPT not in map(_channel_of, change.writes) or asked_at(change) is None)
     )
 
 
@@ -162,8 +163,13 @@ def is_beginning(change: Change) -> bool:
         and change.founded is None
         and not change.firsts
         and change.settles is None
-        and INTERRUPT not in map(_channel_of, change.writes)
+        and (INTERRUPT not in map(_channel_of, change.writes) or asked_at(change) is None)
     )
+
+
+def is_quick(change: Change) -> bool:
+    """Whether a change is one that an engine may take without a coroutine (`PutUsual` in ports/engine.py)."""
+    return is_usual(change) if change.stamp is not None else is_beginning(change)
 
 
 def asks(write: WriteRow) -> bool:

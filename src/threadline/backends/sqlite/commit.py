@@ -2,6 +2,13 @@
 
 Puts of the usual kind go together in a few statements, and so do puts of records that have no condition. Other work
 has a savepoint each, and takes back only itself when it fails.
+
+Who commits alone remembers what was seen of its threads (`Seen`), and does not look again while nothing was changed.
+SQLite tells whether anything was. `PRAGMA data_version` changes with each commit of another connection, also of another
+process; asked inside a write transaction, after which there is no other commit before this one. `total_changes` grows
+with each row that this very connection changes, whoever does it, and does not shrink when that is taken back. What is
+remembered here holds while both are what they were after the last put, on the same connection. So it ends with a
+deletion, a collection, a restored backup, a commit that failed, or a group commit, whichever thread they concern.
 """
 
 from __future__ import annotations
@@ -9,9 +16,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...ports.checkpoints import Change
+from ...ports.checkpoints import Change, Stamp
 from ..shared_commit import Job, SharedCommit
 from ..sql.records import PlainWrites
 from .connections import SqliteConnections
@@ -22,7 +29,14 @@ from .put import put_one, put_together
 if TYPE_CHECKING:
     from ..sql.statements import Statements
 
-__all__ = ["SqliteCommit"]
+__all__ = ["Seen", "SqliteCommit"]
+
+# The connection, and what SQLite says of changes.
+_Moment = tuple[sqlite3.Connection, int, int]
+
+# Of so many threads it is remembered; a put names one witness, and seldom two or three.
+_MOST_THREADS = 1_000
+_MOST_ROWS = 8
 
 
 class SqliteCommit(SharedCommit):
@@ -32,11 +46,25 @@ class SqliteCommit(SharedCommit):
         super().__init__(is_alone=is_alone)
         self._connections = connections
         self._statements = statements
+        # None once somebody else may use the connection: not all that can be done with it shows.
+        self._seen: Seen | None = Seen() if connections.is_own else None
+
+    def show(self) -> None:
+        """The connection that writes is handed out."""
+        self._seen = None
+
+    def _transact_one(self, work: Any, before_waiting: Callable[[], None] | None = None) -> Any:
+        if type(work) is not Change:
+            return super()._transact_one(work)
+        seen = self._seen
+        made = self._connections.write(partial(put_one, self._statements, work, seen), before_waiting)
+        if seen is not None:
+            seen.confirm()
+        return made
 
     def _transact(self, group: list[Job], before_commit: Callable[[], None]) -> None:
         if len(group) == 1 and type(group[0].work) is Change:
-            work = partial(put_one, self._statements, group[0].work)
-            group[0].result = self._connections.write(work, before_commit)
+            group[0].result = self._transact_one(group[0].work, before_commit)
             return
         has_begun = False
 
@@ -51,7 +79,7 @@ class SqliteCommit(SharedCommit):
                     job.result = result
             for job in puts:
                 if job.work.stamp is None:
-                    job.result = put_one(self._statements, job.work, connection)
+                    job.result = put_one(self._statements, job.work, None, connection)
             writes = [job for job in group if isinstance(job.work, PlainWrites) and job.work.are_puts]
             if writes:
                 first, others = writes[0].work, [job.work for job in writes[1:]]
@@ -87,3 +115,70 @@ class SqliteCommit(SharedCommit):
             connection.execute("ROLLBACK TO job")
             job.error = error
         connection.execute("RELEASE job")
+
+
+class Seen:
+    """What is remembered of the threads of one database. Used by one OS thread at a time, the one that commits."""
+
+    __slots__ = ("_moment", "_next", "_threads", "_version", "is_in_sequence")
+
+    def __init__(self) -> None:
+        self._moment: _Moment | None = None  # None while a put is under way, and after one that failed
+        self._next: _Moment | None = None
+        self._version = 0
+        self._threads: dict[str, _Thread] = {}
+        # Whether a new thread was found to have its serial for its pool: so has the next one, then.
+        self.is_in_sequence = False
+
+    def renew(self, connection: sqlite3.Connection, execute: Callable[..., Any]) -> None:
+        """Forget everything if anything was changed. Each put begins with this, inside its transaction."""
+        self._version = execute("PRAGMA data_version").fetchone()[0]
+        moment = (connection, self._version, connection.total_changes)
+        if moment != self._moment:
+            self._threads.clear()
+            self.is_in_sequence = False
+        self._moment = self._next = None
+
+    def find(self, change: Change) -> _Thread | None:
+        """The thread of a change, if it is as the change expects it; None where that must be looked up."""
+        thread = self._threads.get(change.thread_id)
+        if thread is None or thread.stamp != change.stamp:
+            return None
+        for namespace, checkpoint_id, created in change.witnesses:
+            if thread.rows.get((namespace, checkpoint_id)) != created:
+                return None
+        return thread
+
+    def note(self, change: Change, serial: int, stamp: Stamp, active: float, connection: sqlite3.Connection) -> None:
+        """Remember what `find` or a look has told, and what the change adds, once it is confirmed."""
+        threads = self._threads
+        thread = threads.get(change.thread_id)
+        if thread is None or thread.stamp != stamp:
+            if len(threads) >= _MOST_THREADS:
+                threads.clear()
+            thread = threads[change.thread_id] = _Thread(serial, stamp)
+        thread.active, rows = active, thread.rows
+        if len(rows) > _MOST_ROWS:
+            rows.clear()
+        for namespace, checkpoint_id, created in change.witnesses:
+            rows[namespace, checkpoint_id] = created
+        for row in change.checkpoints:
+            rows[row[0], row[1]] = row[11]
+        self._next = connection, self._version, connection.total_changes
+
+    def confirm(self) -> None:
+        """The put is committed: what was noted holds."""
+        self._moment = self._next
+
+
+class _Thread:
+    """What a put asks of a thread: its serial, when it was last noted as used, and the rows that may be witnesses."""
+
+    __slots__ = ("active", "rows", "serial", "stamp")
+
+    def __init__(self, serial: int, stamp: Stamp) -> None:
+        self.serial = serial
+        self.stamp = stamp
+        self.active = 0.0
+        # (namespace, id) -> when the row was put.
+        self.rows: dict[tuple[str, str], float] = {}

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from threading import get_ident
 from typing import Any, TypeVar
 
 from ...base.drive import run_now
@@ -39,6 +40,8 @@ _LEAST_TRIMMED_SHARE = 0.1
 _PAGES_TRIMMED_AT_ONCE = 500
 # A fork waits for reads under way, but not for one that hangs.
 _LONGEST_READ_SECONDS = 10.0
+# What `_read_here` returns for no result.
+_NOT_READ: Any = object()
 
 
 class SqliteConnections:
@@ -75,8 +78,15 @@ class SqliteConnections:
         self._lock = threading.RLock()  # held to open, to write, and for all work on a single connection
         self._idle = threading.RLock()  # guards the readers; a signal handler may read in the middle of a read
         self._writer: sqlite3.Connection | None = None
+        self._wrote = 0  # the id of the thread that was the last to commit
+        self._is_reading_here = False  # whether a read has a transaction on the connection that writes
         self._readers: list[sqlite3.Connection] = []
         self._reading: set[object] = set()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether all connections are opened here, to a file."""
+        return not self._is_single
 
     def look_for_the_file_every(self, seconds: float) -> None:
         """Check the names of the files at most this often, and not at each read and each commit."""
@@ -129,6 +139,28 @@ class SqliteConnections:
         except (sqlite3.Error, UnicodeEncodeError) as error:
             raise translated_error(error, self.path) from error
 
+    def read_briefly(self, work: Work[T]) -> T:
+        """`read` for work of a moment: on the connection that writes, if this thread was the last to write with it.
+
+        The pages that were written last are in its cache, and in no other one. Nobody waits for it here; a writer may
+        wait for this.
+        """
+        if self._wrote != get_ident() or self._is_single:
+            return self.read(work)
+        lock, found = self._lock, _NOT_READ
+        try:
+            if lock.acquire(False):
+                found = self._read_here(work)
+        finally:
+            # Not behind a question whether it was acquired: an interrupt could come after the answer.
+            try:
+                lock.release()
+            except RuntimeError:
+                found = _NOT_READ  # another thread has it
+        if found is _NOT_READ:
+            return self.read(work)
+        return found  # type: ignore[no-any-return]
+
     def write(self, work: Work[T], before_waiting: Callable[[], None] | None = None) -> T:
         """The result of work on the connection that writes, committed when this returns, or taken back as a whole.
 
@@ -140,7 +172,9 @@ class SqliteConnections:
                 if connection is None or self._is_closed or self._file.lost is not None:
                     connection = self.writer()
                 result = self._transact(connection, work, before_waiting)
-                self._room.keep(connection)
+                self._wrote = get_ident()
+                if time.monotonic() >= self._room.looks_again:
+                    self._room.keep(connection)
                 return result
             except (sqlite3.Error, UnicodeEncodeError) as error:
                 raise translated_error(error, self.path) from error
@@ -152,12 +186,12 @@ class SqliteConnections:
     def alone(self) -> Iterator[sqlite3.Connection]:
         """The connection that writes, outside of any transaction; no put goes through it meanwhile."""
         with self._lock:
-            yield self.writer()
+            yield self._held_writer()
 
     def make_room(self) -> int:
         """Release the reserve and move the log into the file, for a deletion; how many bytes were still missing."""
         with self._lock, translated(self.path):
-            connection = self.writer()
+            connection = self._held_writer()
             if self._is_single:
                 return 0
             self._room.release()
@@ -170,7 +204,7 @@ class SqliteConnections:
     def compact(self) -> None:
         """Rewrite the file without its unused pages; readers go on meanwhile."""
         with self._lock, translated(self.path):
-            connection = self.writer()
+            connection = self._held_writer()
             self._refuse_foreign_transaction(connection)
             self._file.check(connection)
             self.make_room()
@@ -196,7 +230,7 @@ class SqliteConnections:
     def _trim_some(self) -> bool:
         """Give some pages back; whether there may be more."""
         with self._lock, translated(self.path):
-            connection = self.writer()
+            connection = self._held_writer()
             self._file.check(connection)
             pages, unused, page_bytes = page_counts(connection)
             if unused * page_bytes < _LEAST_TRIMMED_BYTES or unused < pages * _LEAST_TRIMMED_SHARE:
@@ -216,7 +250,7 @@ class SqliteConnections:
         """Create or migrate the schema; safe from many processes at once, and while others close this or fork."""
         self._schema.allow_changes()
         with self._lock, translated(self.path):
-            run_now(self._schema.create(Opened(self.writer(), self.write)))
+            run_now(self._schema.create(Opened(self._held_writer(), self.write)))
 
     def check_open(self) -> None:
         """Raise Closed after `close`, and Unavailable once the file was lost."""
@@ -232,6 +266,13 @@ class SqliteConnections:
                 if self._writer is None:
                     self._writer = self._open_writer()
         return self._writer
+
+    def _held_writer(self) -> sqlite3.Connection:
+        """`writer`, for who holds the lock; a read of this very thread that a signal handler interrupted is ended."""
+        connection = self.writer()
+        if self._is_reading_here and connection.in_transaction:
+            connection.rollback()
+        return connection
 
     def close(self) -> None:
         """Close all connections but a given one."""
@@ -284,6 +325,29 @@ class SqliteConnections:
             else:
                 connection.close()
 
+    def _read_here(self, work: Work[T]) -> Any:
+        """The result of work on the connection that writes, whose lock is held; _NOT_READ where it has no result."""
+        connection: Any = self._writer
+        # A signal handler may read in the middle of a write, or of such a read, of its own thread.
+        if connection is None or connection.in_transaction:
+            return _NOT_READ
+        try:
+            self._file.check(connection)
+            self._is_reading_here = True
+            connection.execute("BEGIN")
+            found = work(connection)
+            # Unless a signal handler wrote, or closed the saver, in the middle.
+            return found if connection.in_transaction else _NOT_READ
+        except (sqlite3.Error, UnicodeEncodeError):
+            return _NOT_READ  # `read` says what is wrong
+        finally:
+            is_open = connection is self._writer  # a signal handler may close it, or fork
+            if is_open and connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self._is_reading_here = False
+            if self._file.lost is not None:
+                self._let_go()
+
     def _idle_reader(self) -> sqlite3.Connection | None:
         try:
             return self._readers.pop()
@@ -294,14 +358,20 @@ class SqliteConnections:
         self, connection: sqlite3.Connection, work: Work[T], before_waiting: Callable[[], None] | None = None
     ) -> T:
         if connection.in_transaction:
-            self._refuse_foreign_transaction(connection)
+            self._refuse_foreign_transaction(self._held_writer() if self._is_reading_here else connection)
+        execute = connection.cursor().execute
         try:
-            self._begin(connection, before_waiting)
+            try:
+                execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                self._begin(connection, before_waiting)
             result = work(connection)
             self._file.check(connection)  # before the commit: a put into a file that nobody finds is not acknowledged
-            if not self._is_single:
+            if self._is_single:
+                connection.commit()
+            else:
                 self._ahead.before_commit(self._file)
-            connection.commit()
+                execute("COMMIT")  # a statement that stays prepared: `commit()` would prepare it each time
         except BaseException as error:
             if connection.in_transaction:
                 connection.rollback()
@@ -311,11 +381,7 @@ class SqliteConnections:
         return result
 
     def _begin(self, connection: sqlite3.Connection, before_waiting: Callable[[], None] | None) -> None:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError:
-            pass  # another process has the file, or the connection is inside a transaction always
+        """Begin where that failed: another process has the file, or the connection is inside a transaction always."""
         if getattr(connection, "autocommit", None) is False:
             return  # such a connection is always inside a transaction; ours ends it with a commit
         try:

@@ -18,7 +18,7 @@ from ...errors import InvalidRequest
 from ...ports.checkpoints import Change, Found, Stamp
 from ...ports.engine import FindNow, Operation, PutUsual
 from ...ports.records import Content, Record, RecordSpace
-from ...ports.rules import is_usual
+from ...ports.rules import is_quick
 from ...ports.storage import Space
 from ..layers.layer import Layering
 from ..layers.read_only import ReadOnlyLayer
@@ -79,8 +79,8 @@ class SqliteEngine:
         may_index = setup is not False and not read_only
         self._statements = statements = Statements(SqliteDialect(indexed, may_index=may_index), prefix)
         self._commit = SqliteCommit(self._connections, statements, is_alone=_is_bound(connection))
-        here = _Database(self._connections, _here, self._commit_here, is_given=self._is_given)
-        beside = _Database(self._connections, self.hop, self._commit_on_loop, is_given=self._is_given)
+        here = _Database(self._connections, _here, self._commit_here, self._commit, is_given=self._is_given)
+        beside = _Database(self._connections, self.hop, self._commit_on_loop, None, is_given=self._is_given)
         bare: Any = SqliteBackend(here, statements), SqliteBackend(beside, statements)
         halves: Iterable[Any] = map(ReadOnlyLayer, bare) if read_only else bare
         self._blocking, self._on_loop = halves
@@ -115,10 +115,12 @@ class SqliteEngine:
 
     def writing_connection(self) -> sqlite3.Connection:
         """The connection that writes, for programs that expect a saver to show it."""
+        self._commit.show()
         return self._connections.writer()
 
     def alone(self) -> AbstractContextManager[sqlite3.Connection]:
         """The connection that writes, for a caller that writes by itself; no put goes through it meanwhile."""
+        self._commit.show()
         return self._connections.alone()
 
     def add_layer(self, layer: Layering) -> None:
@@ -171,12 +173,14 @@ class SqliteEngine:
 
     def _put_usual(self, change: Change) -> Stamp | None:
         self._connections.check_open()
-        stamp: Stamp | None = self._commit.run(change) if is_usual(change) else None
+        stamp: Stamp | None = self._commit.run(change) if is_quick(change) else None
         return stamp
 
     def _find_now(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Found | None:
         self._connections.check_open()
-        return self._connections.read(partial(find_one, self._statements, thread_id, namespace, checkpoint_id, True))
+        return self._connections.read_briefly(
+            partial(find_one, self._statements, thread_id, namespace, checkpoint_id, True)
+        )
 
     async def _commit_here(self, work: Any) -> Any:
         return self._commit.run(work)
@@ -220,6 +224,7 @@ class _Database:
         connections: SqliteConnections,
         call: _Call,
         commit: Callable[[Any], Coroutine[Any, Any, Any]],
+        blocking: SqliteCommit | None,
         *,
         is_given: bool,
     ) -> None:
@@ -227,6 +232,8 @@ class _Database:
         self._connections = connections
         self._call = call
         self._commit = commit
+        self.blocking = blocking
+        self.read_now = connections.read_briefly if blocking is not None else None
 
     async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self._call(lambda: self._connections.read(lambda connection: run_in(connection, work)))
@@ -243,7 +250,7 @@ class _Database:
 
     async def ask_in_one(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """The result of a few short queries that see one state."""
-        return await self._call(partial(self._connections.read, query))
+        return await self._call(partial(self._connections.read_briefly, query))
 
     async def write(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         result: T = await self._commit(work)

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from ...base.native import native
 from ...errors import Unavailable
 from .dialect import plain_rows
 
@@ -28,6 +29,9 @@ __all__ = ["DatabaseFile", "absolute", "uri_of"]
 
 # Which file a name leads to: the device and the inode.
 _Identity = tuple[int, int]
+# Device, inode and times of a folder. Both times: what copies a folder sets the one back, and Windows does not keep the
+# other.
+_Times = tuple[int, int, int, int]
 
 # Linux: statx relative to the working directory, asked for the inode number alone.
 _AT_FDCWD, _STATX_INO = -100, 0x100
@@ -59,9 +63,9 @@ class DatabaseFile:
         self._wal_name = ""
         self._wal_identity: _Identity | None = None
         # Where both names stand; empty where they do not stand in one folder.
-        self._folder = ""
+        self._folder = b""
         # Device, inode and times of the folder when both names were last compared; None if it was changed just before.
-        self._folder_then: tuple[int, int, int, int] | None = None
+        self._folder_then: _Times | None = None
         # Until when that may stand for the names, on the monotonic clock.
         self._trusted_until = 0.0
         # Why the file is lost; None while it is not.
@@ -103,7 +107,8 @@ class DatabaseFile:
             self._wal_name = os.path.realpath(self._name or "") + "-wal"
             self._wal_identity = _identity_of(self._wal_name) if _has_wal(connection) else None
             is_one = self._wal_name == (self._name or "") + "-wal"
-            self._folder, self._folder_then = os.path.dirname(self._wal_name) if is_one else "", None
+            self._folder = os.fsencode(os.path.dirname(self._wal_name)) if is_one else b""
+            self._folder_then = None
 
     @property
     def wal_name(self) -> str:
@@ -130,15 +135,9 @@ class DatabaseFile:
             self._looks_again = moment + self.pause_seconds
         now = None
         if self._folder and (self._folder_then is None or time.monotonic() < self._trusted_until):
-            try:
-                folder = os.stat(self._folder)
-            except OSError:
-                pass  # the names tell
-            else:
-                # Both times: what copies a folder sets the one back, and Windows does not keep the other.
-                now = folder.st_dev, folder.st_ino, folder.st_mtime_ns, folder.st_ctime_ns
-                if now == self._folder_then:
-                    return
+            now = _times_of(self._folder)
+            if now is not None and now == self._folder_then:
+                return
         self._check_names(connection)
         if now is not None:
             is_settled = now[1] and self._is_in_use and _is_settled(now[2], now[3])
@@ -166,6 +165,18 @@ class DatabaseFile:
     def _lose(self, reason: str) -> NoReturn:
         self.lost = reason
         raise Unavailable(reason)
+
+
+def _times_by_stat(folder: bytes) -> _Times | None:
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return None  # the names tell
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
+# A result of `os.stat` has twenty parts, which take longer to make than the system takes to answer.
+_times_of: Callable[[bytes], _Times | None] = getattr(native, "times_of", _times_by_stat)
 
 
 def _is_settled(modified: int, changed: int) -> bool:

@@ -23,9 +23,10 @@ from ...ports.checkpoints import (
     Stale,
     Stamp,
     ThreadRow,
+    WriteRow,
 )
 from ...ports.records import RecordChange
-from ...ports.rules import ACTIVITY_SECONDS, is_beginning, is_usual
+from ...ports.rules import ACTIVITY_SECONDS, is_quick
 from ..sql.backend import SqlBackend
 from ..sql.rows import found_row, ordered_writes
 from .records import AskingDatabase, SqliteRecords
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from ..sql.statements import Statements
+    from .commit import Seen, SqliteCommit
 
 __all__ = ["SqliteBackend", "find_one", "put_one", "put_together"]
 
@@ -48,12 +50,17 @@ _NOBODY = ("", "", 0.0)
 _ALL = 1 << 62
 # Statements exist for these numbers of threads; the last thread is repeated up to the next number.
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
-# Statements exist for these numbers of rows.
+# Statements exist for these numbers of rows; and which of them is the largest for so many.
 _ROWS = (32, 8, 4, 2, 1)
+_LARGEST = (0, *[next(size for size in _ROWS if size <= count) for count in range(1, _ROWS[0] + 1)])
 
 
 class PuttingDatabase(AskingDatabase, Protocol):
     """A database that commits puts of the usual kind together."""
+
+    # What commits, and what reads, on the calling thread without a coroutine; None beside an event loop.
+    blocking: SqliteCommit | None
+    read_now: Callable[[Callable[[sqlite3.Connection], Any]], Any] | None
 
     async def put(self, change: Change) -> Stamp | None:
         """The stamp under which the change was made; None if its thread is not what the change was prepared for."""
@@ -73,8 +80,9 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         if len(changes) == 1:
             [change] = changes
-            if is_usual(change) if change.stamp is not None else is_beginning(change):
-                stamp = await self.database.put(change)
+            if is_quick(change):
+                blocking = self.database.blocking
+                stamp = blocking.run(change) if blocking is not None else await self.database.put(change)
                 if stamp is not None:
                     return [_new(Applied, (stamp,))]
         return await super().apply(changes)
@@ -82,9 +90,9 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
-        return await self.database.ask_in_one(
-            partial(find_one, self.sql, thread_id, namespace, checkpoint_id, with_writes)
-        )
+        query = partial(find_one, self.sql, thread_id, namespace, checkpoint_id, with_writes)
+        read_now = self.database.read_now
+        return read_now(query) if read_now is not None else await self.database.ask_in_one(query)
 
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
         try:
@@ -180,36 +188,35 @@ def find_one(
     if not with_writes:
         return found
     writes = cursor.execute(sql.writes, (row[1], row[-1], namespace, row[4])).fetchall()
-    return found._replace(writes=ordered_writes(writes)) if writes else found
+    return _new(Found, (*found[:4], ordered_writes(writes))) if writes else found
 
 
-def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> Stamp | None:
+def put_one(sql: Statements, change: Change, seen: Seen | None, connection: sqlite3.Connection) -> Stamp | None:
     """Make one change of the usual kind, inside a write transaction; None if its thread was not as expected."""
     cursor = connection.cursor()
     cursor.row_factory = None
     execute, chunks = cursor.execute, change.chunks
+    if seen is not None:
+        seen.renew(connection, execute)
     if change.stamp is None:
-        pool = serial = _begin(cursor, sql, change)
+        pool = serial = _begin(cursor, sql, change, seen)
         stamp, active = (pool, 0), change.now
         if not serial:
             return None
     else:
-        first, *others = change.witnesses or (_NOBODY,)
-        thread = execute(sql.thread_and_witness, (*first, change.thread_id)).fetchone()
-        if thread is None:
-            return None
-        serial, pool, epoch, status, deleted_before, active, has_first = thread
         stamp = change.stamp
-        # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
-        if (pool, epoch) != stamp or status in ("deleted", "archived") or deleted_before is not None:
+        pool = stamp[0]
+        held = seen.find(change) if seen is not None else None
+        if held is not None:
+            serial, active = held.serial, held.active
+        elif (looked := _look(cursor, sql, change)) is not None:
+            serial, active = looked
+        else:
             return None
-        if not has_first and first is not _NOBODY:
-            return None
-        for witness in others:
-            if execute(sql.has_witness, (pool, serial, *witness)).fetchone() is None:
-                return None
     if len(chunks) == 1:
-        execute(sql.add_chunk, (pool, *chunks[0]))
+        digest, links, form, data = chunks[0]
+        # Python's driver looks for an adapter of every bytes object, and of no bytearray.
+        execute(sql.add_chunk, (pool, bytearray(digest), bytearray(links), form, bytearray(data)))
     elif chunks:
         _insert(cursor, sql.add_chunk, [(pool, *chunk) for chunk in sorted(chunks)])
     if change.moved:
@@ -217,23 +224,40 @@ def put_one(sql: Statements, change: Change, connection: sqlite3.Connection) -> 
     for row in change.checkpoints:
         execute(sql.put_checkpoint, (pool, serial, *row))
     if change.writes:
-        adds = [(pool, serial, *write[:-1]) for write in change.writes if not write[-1]]
+        adds = [write for write in change.writes if not write[-1]]
         if adds:
-            _insert(cursor, sql.add_write, adds)
+            _insert(cursor, sql.add_write, _write_values(pool, serial, adds))
         if len(adds) < len(change.writes):
-            _insert(cursor, sql.replace_write, [(pool, serial, *write[:-1]) for write in change.writes if write[-1]])
+            replaces = [write for write in change.writes if write[-1]]
+            _insert(cursor, sql.replace_write, _write_values(pool, serial, replaces))
     if change.now - active > ACTIVITY_SECONDS:
         execute(sql.touch, (change.now, change.thread_id))
+        active = change.now
+    if seen is not None:
+        seen.note(change, serial, stamp, active, connection)
     return stamp
 
 
-def _begin(cursor: sqlite3.Cursor, sql: Statements, change: Change) -> int:
+def _look(cursor: sqlite3.Cursor, sql: Statements, change: Change) -> tuple[int, float] | None:
+    """The serial of a thread and when it was noted as used; None if it, or a witness, is not as the change expects."""
+    first = change.witnesses[0] if change.witnesses else _NOBODY
+    thread = cursor.execute(sql.thread_and_witness, (*first, change.thread_id)).fetchone()
+    if thread is None or not _is_expected(thread, change) or not _has_witnesses(cursor, sql, thread, change):
+        return None
+    return thread[0], thread[5]
+
+
+def _begin(cursor: sqlite3.Cursor, sql: Statements, change: Change, seen: Seen | None) -> int:
     """Make a thread, with its serial for its pool; 0 where there is one of that id, be it a deleted one."""
     if not cursor.execute(_beginning(sql.t), (change.thread_id, change.now, change.now)).rowcount:
         return 0
     serial = cursor.lastrowid or 0
+    if seen is not None and seen.is_in_sequence:
+        return serial
     if cursor.execute(f"SELECT pool FROM {sql.t} WHERE serial = ?", (serial,)).fetchone() != (serial,):
         cursor.execute(sql.own_pool, (change.thread_id,))  # somebody has altered the sequence
+    elif seen is not None:
+        seen.is_in_sequence = True
     return serial
 
 
@@ -281,6 +305,17 @@ def put_together(connection: sqlite3.Connection, sql: Statements, changes: Seque
     return [change.stamp if made else None for change, made in zip(changes, is_made, strict=True)]
 
 
+def _write_values(pool: int, serial: int, writes: Sequence[WriteRow]) -> list[list[Any]]:
+    """What is bound for writes that are added to a thread."""
+    values = []
+    for write in writes:
+        row: list[Any] = [pool, serial, *write]
+        row[8], row[10] = bytearray(row[8]), bytearray(row[10])  # links and data; see `put_one`
+        del row[11]
+        values.append(row)
+    return values
+
+
 def _insert(cursor: sqlite3.Cursor, statement: str, rows: Sequence[Sequence[Any]]) -> None:
     """Insert rows by as few statements as possible.
 
@@ -292,7 +327,7 @@ def _insert(cursor: sqlite3.Cursor, statement: str, rows: Sequence[Sequence[Any]
         return
     start = 0
     while start < len(rows):
-        size = next(size for size in _ROWS if size <= len(rows) - start)
+        size = _LARGEST[min(len(rows) - start, _ROWS[0])]
         batch = rows[start : start + size]
         cursor.execute(_for_rows(statement, size), list(chain.from_iterable(batch)))
         start += size
@@ -329,7 +364,7 @@ def _looking(threads: str, checkpoints: str, count: int) -> str:
 
 
 def _is_expected(thread: Sequence[Any], change: Change) -> bool:
-    _, pool, epoch, status, deleted_before, *_ = thread
+    pool, epoch, status, deleted_before = thread[1:5]
     # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
     return (pool, epoch) == change.stamp and status not in ("deleted", "archived") and deleted_before is None
 

@@ -19,6 +19,7 @@ only with the salts of the log's header and with its checksum. Rules:
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
@@ -61,7 +62,8 @@ class Room:
         self._path = "" if path is None or path.startswith("file:") else path
         self.reserve = f"{self._path}-reserve"
         self._is_kept = False
-        self._looks_again = 0.0
+        # When the disk is looked at next, on the monotonic clock.
+        self.looks_again = 0.0 if self._path else math.inf
 
     def free_bytes(self) -> int | None:
         """What the disk has left for this process; None where that cannot be told."""
@@ -76,12 +78,10 @@ class Room:
         return max(0, _content_bytes(connection) - size_of(self._path))
 
     def keep(self, connection: sqlite3.Connection) -> None:
-        """After a commit: hold the room, and while the disk is nearly full keep the log short."""
-        if not self._path or time.monotonic() < self._looks_again:
-            return
+        """After a commit, from `looks_again` on: hold the room; while the disk is nearly full keep the log short."""
         free = self.free_bytes()
         is_scarce = free is not None and free < _SCARCE_BYTES
-        self._looks_again = 0.0 if is_scarce else time.monotonic() + _PAUSE_SECONDS
+        self.looks_again = 0.0 if is_scarce else time.monotonic() + _PAUSE_SECONDS
         if not self._is_kept and (is_scarce or _content_bytes(connection) >= _WORTH_BYTES):
             self._is_kept = self._hold(free)
         if is_scarce and max(size_of(f"{self._path}-wal"), 2 * self.debt_bytes(connection)) > _RESERVE_BYTES:

@@ -1,0 +1,185 @@
+"""A lone writer does not look at its thread again, unless anybody has changed anything: then it finds out."""
+
+import os
+import sqlite3
+from contextlib import closing
+
+import lives
+import pytest
+
+from threadline.backends.sqlite import put
+from threadline.backends.sqlite.commit import Seen
+from threadline.backends.sqlite.room import LogAhead
+from threadline.errors import Conflict
+from threadline.ports.checkpoints import Change
+
+
+def plain_writes(step):
+    """Writes of a subgraph, whose interrupts ask nobody outside."""
+    return lives.write_arguments("t", step, "task-a", "child")
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """The threads that a put looked at."""
+    found, look = [], put._look
+
+    def looking(cursor, sql, change):
+        found.append(change.thread_id)
+        return look(cursor, sql, change)
+
+    monkeypatch.setattr(put, "_look", looking)
+    return found
+
+
+@pytest.fixture
+def saver(connect, database, looks):
+    """A saver that has put so much that it need not look."""
+    saver = connect(database)
+    for name in ("t", "u"):
+        for step in range(3):
+            saver.put(*lives.put_arguments(name, step))
+    saver.put_writes(*plain_writes(2))
+    looks.clear()
+    saver.put(*lives.put_arguments("t", 3))
+    assert not looks
+    return saver
+
+
+def check_goes_on(saver, connect, database, looks):
+    """The next put looks, the one behind it does not, and all is there."""
+    saver.put(*lives.put_arguments("t", 4))
+    assert looks == ["t"]
+    saver.put_writes(*plain_writes(4))
+    saver.put(*lives.put_arguments("t", 5))
+    assert looks == ["t"]
+    found = list(connect(database).list(lives.config("t")))
+    assert [lives.check(one, "t") for one in found] == [5, 4, 3, 2, 1, 0]
+
+
+def test_threads_take_turns_without_a_look(saver, looks):
+    for step in range(4, 8):
+        saver.put(*lives.put_arguments("t", step))
+        saver.put_writes(*plain_writes(step))
+        saver.put(*lives.put_arguments("u", step - 1))
+    assert looks == []
+
+
+def test_what_another_saver_put_is_a_reason_to_look(saver, connect, database, looks):
+    connect(database).put(*lives.put_arguments("another", 0))
+    check_goes_on(saver, connect, database, looks)
+
+
+@pytest.mark.parametrize("act", ["tag", "delete another", "collect", "together"])
+def test_what_this_saver_does_besides_is_a_reason_to_look(saver, connect, database, looks, act):
+    if act == "tag":
+        saver.thread("u").pin()
+    elif act == "delete another":
+        saver.delete_thread("u")
+    elif act == "collect":
+        saver.thread("u").prune(keep_last=1)
+        saver.collect()
+    else:
+        saver.put_many([lives.put_arguments("u", 3), lives.put_arguments("new", 0)])
+    looks.clear()
+    check_goes_on(saver, connect, database, looks)
+
+
+def test_a_put_whose_thread_was_archived_by_somebody_else_is_refused(saver, database):
+    with closing(sqlite3.connect(database)) as other:
+        other.execute("UPDATE threadline_threads SET status = 'archived' WHERE thread_id = 't'")
+        other.commit()
+    with pytest.raises(Conflict, match="archived"):
+        saver.put(*lives.put_arguments("t", 4))
+
+
+@pytest.mark.parametrize("by", ["another connection", "the saver's own connection", "the connection that it lent"])
+def test_a_put_whose_witness_is_gone_is_refused(saver, database, by):
+    drop, empty = "DELETE FROM threadline_checkpoints", "DELETE FROM threadline_chunks"
+    with closing(sqlite3.connect(database)) as other:
+        if by == "another connection":
+            connection = other
+        elif by == "the saver's own connection":
+            connection = saver._engine.writing_connection()
+        else:
+            with saver._engine.alone() as connection:
+                pass
+        connection.execute(drop)
+        connection.execute(empty)
+        connection.commit()
+    with pytest.raises(Conflict, match="was deleted while"):
+        saver.put(*lives.put_arguments("t", 4))
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, OSError])
+def test_what_a_put_added_that_was_taken_back_is_not_relied_on(saver, connect, database, looks, monkeypatch, kind):
+    with monkeypatch.context() as patch:
+        patch.setattr(LogAhead, "before_commit", lambda *_: exec("raise kind", {"kind": kind}))
+        with pytest.raises(kind):
+            saver.put(*lives.put_arguments("t", 4))
+    looks.clear()
+    check_goes_on(saver, connect, database, looks)
+
+
+def test_a_checkpoint_that_was_put_again_is_another_witness(saver, connect, database):
+    other = connect(database)
+    assert lives.check(other.get_tuple(lives.config("t")), "t") == 3
+    saver.put(*lives.put_arguments("t", 3))
+    saver.put(*lives.put_arguments("t", 4))
+    other.put(*lives.put_arguments("t", 4))
+    saver.put(*lives.put_arguments("t", 5))
+    assert [lives.check(one, "t") for one in connect(database).list(lives.config("t"))] == [5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_connection_that_was_opened_anew_has_seen_nothing(saver, connect, database, looks):
+    child = os.fork()
+    if child == 0:
+        try:
+            saver.put(*lives.put_arguments("t", 4))
+            os._exit(0 if looks == ["t"] else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    check_goes_on(saver, connect, database, looks)
+
+
+def test_two_connections_are_never_taken_for_one_another(database):
+    change = Change(thread_id="t", now=1.0, stamp=(1, 0))
+    seen = Seen()
+    with closing(sqlite3.connect(database)) as one, closing(sqlite3.connect(database)) as other:
+        seen.renew(one, one.execute)
+        assert seen.find(change) is None
+        for _ in range(2):
+            seen.note(change, 1, (1, 0), 1.0, one)
+            seen.confirm()
+            seen.renew(one, one.execute)
+            assert seen.find(change) is not None
+        seen.note(change, 1, (1, 0), 1.0, one)
+        seen.confirm()
+        assert one.execute("PRAGMA data_version").fetchone() == other.execute("PRAGMA data_version").fetchone()
+        assert one.total_changes == other.total_changes
+        seen.renew(other, other.execute)
+        assert seen.find(change) is None
+
+
+def test_the_first_put_of_a_thread_is_seen_as_any(saver, looks):
+    saver.put(*lives.put_arguments("new", 0))
+    saver.put(*lives.put_arguments("new", 1))
+    saver.put(*lives.put_arguments("t", 4))
+    assert looks == []
+
+
+@pytest.mark.parametrize("by", ["another connection", "the saver's own connection"])
+def test_a_sequence_that_was_altered_gives_no_thread_the_pool_of_another(saver, connect, database, by):
+    saver.put(*lives.put_arguments("new", 0))
+    with closing(sqlite3.connect(database)) as other:
+        connection = other if by == "another connection" else saver._engine.writing_connection()
+        connection.execute("UPDATE sqlite_sequence SET seq = 0")
+        connection.commit()
+    for name in ("a", "b"):
+        saver.put(*lives.put_arguments(name, 0))
+    with closing(sqlite3.connect(database)) as other:
+        threads = other.execute("SELECT serial, pool FROM threadline_threads").fetchall()
+    assert len(threads) == 5
+    assert all(serial == pool for serial, pool in threads)
