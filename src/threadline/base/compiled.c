@@ -831,6 +831,8 @@ error:
     return NULL;
 }
 
+#include "lanes.h"
+
 static PyMethodDef methods[] = {
     {"built", (PyCFunction)(void (*)(void))built, METH_FASTCALL, built_doc},
     {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, packed_doc},
@@ -839,6 +841,7 @@ static PyMethodDef methods[] = {
     {"holds_mutable_bytes", holds_mutable_bytes, METH_O, holds_mutable_bytes_doc},
     {"hook", (PyCFunction)(void (*)(void))make_hook, METH_FASTCALL, hook_doc},
     {"slot_offset", slot_offset, METH_O, slot_offset_doc},
+    {"hashed", hashed, METH_VARARGS, hashed_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -852,6 +855,8 @@ execute(PyObject *module)
     state->hook_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &hook_spec, NULL);
     state->shot_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &shot_spec, NULL);
     if (state->hook_type == NULL || state->shot_type == NULL || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
+        return -1;
+    if (PyModule_AddIntConstant(module, "LANES", has_lanes() ? LANES : 0) < 0)
         return -1;
     return PyModule_AddType(module, state->shot_type);
 }

@@ -1,7 +1,8 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 INTERFACE: int
+LANES: int
 
 @final
 class Shot: ...
@@ -32,3 +33,4 @@ def hook(
     /,
 ) -> Callable[[Any], Any]: ...
 def slot_offset(descriptor: Any) -> int: ...
+def hashed(contents: Sequence[bytes], prefix: bytes, key: bytes, person: bytes, size: int) -> list[bytes]: ...

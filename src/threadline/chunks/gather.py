@@ -209,9 +209,38 @@ class Gatherer:
         nodes: dict[bytes, tuple[int, int]],
     ) -> None:
         """Verify what was fetched, and keep it."""
-        items: dict[bytes, bytes] = {}
         digester = self.digesters.of(pool)
-        is_sealed, named = self.envelope.ring is not None, digester.item
+        loose: dict[bytes, bytes] = {}
+        leaves: dict[bytes, bytes] = {}
+        for digest, links, content in self._opened(pool, pile, fetched, nodes):
+            if not links:
+                (leaves if digest in nodes else loose)[digest] = content
+            elif digest not in nodes:
+                self._point(pile, digester, digest, links, content)
+            elif digester.node(links, content) == digest:
+                self._keep_node(pile, digest, links, content, nodes[digest][0])
+            else:
+                pile.damaged[digest] = "was altered"
+        items = _named(loose, digester.items(list(loose.values())), pile)
+        pile.items.update(items)
+        if items and self.contents.limit_bytes:
+            self.contents.add_new(items, _item_cost)
+        for digest, content in _named(leaves, digester.leaves(list(leaves.values())), pile).items():
+            self._keep_node(pile, digest, b"", content, nodes[digest][0])
+        if len(fetched) < len(wanted):
+            for digest in wanted.difference([row[0] for row in fetched]):
+                pile.damaged[digest] = "is missing"
+
+    def _opened(
+        self,
+        pool: int,
+        pile: Pile,
+        fetched: list[tuple[bytes, bytes, int, bytes]],
+        nodes: dict[bytes, tuple[int, int]],
+    ) -> list[tuple[bytes, bytes, bytes]]:
+        """The digest, the links and the content of what was fetched, whose digest is not checked yet."""
+        opened = []
+        is_sealed = self.envelope.ring is not None
         for digest, links, form, content in fetched:
             if type(content) is not bytes or type(links) is not bytes:
                 pile.damaged[digest] = why_lost(content) or "is damaged: it holds no bytes"
@@ -228,26 +257,8 @@ class Gatherer:
                 except (Corrupt, InvalidRequest, TypeError) as damage:
                     pile.damaged[digest] = f"is damaged: {damage}"
                     continue
-            if digest not in nodes:
-                if links:
-                    self._point(pile, digester, digest, links, content)
-                elif named(content) != digest:
-                    pile.damaged[digest] = "was altered"
-                else:
-                    items[digest] = content
-            elif digester.node(links, content) != digest:
-                pile.damaged[digest] = "was altered"
-            else:
-                try:
-                    self._keep_node(pile, digest, links, content, nodes[digest][0])
-                except Corrupt as damage:
-                    pile.damaged[digest] = f"is damaged: {damage}"
-        pile.items.update(items)
-        if items and self.contents.limit_bytes:
-            self.contents.add_new(items, _item_cost)
-        if len(fetched) < len(wanted):
-            for digest in wanted.difference([row[0] for row in fetched]):
-                pile.damaged[digest] = "is missing"
+            opened.append((digest, links, content))
+        return opened
 
     def _unwrapped(self, pile: Pile, form: int, stored: bytes, bound_to: bytes, most: int | None) -> bytes:
         content = self.envelope.unwrap(form, stored, bound_to, most)
@@ -258,13 +269,17 @@ class Gatherer:
 
     def _keep_node(self, pile: Pile, digest: bytes, links: bytes, content: bytes, kind: int) -> None:
         held: Node | Tree
-        if kind == _ROOT:
-            held = pile.roots[digest] = unpack_root(links, content)
-        elif kind == ANY_PACK:
-            pack = unpack_pack(content)
-            held = pile.nodes[digest] = Node((), pack.keys, pack=pack)
-        else:
-            held = pile.nodes[digest] = unpack_node(links, content, kind)
+        try:
+            if kind == _ROOT:
+                held = pile.roots[digest] = unpack_root(links, content)
+            elif kind == ANY_PACK:
+                pack = unpack_pack(content)
+                held = pile.nodes[digest] = Node((), pack.keys, pack=pack)
+            else:
+                held = pile.nodes[digest] = unpack_node(links, content, kind)
+        except Corrupt as damage:
+            pile.damaged[digest] = f"is damaged: {damage}"
+            return
         if self.nodes.limit_bytes:
             self.nodes.put(digest, held, len(links) * 4 + len(content) + _NODE_BYTES)
 
@@ -295,6 +310,15 @@ class Gatherer:
                 found[digest] = content
         pile.items.update(found)
         self.contents.add_new(found, _item_cost)
+
+
+def _named(contents: dict[bytes, bytes], names: list[bytes], pile: Pile) -> dict[bytes, bytes]:
+    """Those of some contents that have the names under which they are stored; the others are noted as damaged."""
+    if names == list(contents):
+        return contents
+    altered = {digest for digest, name in zip(contents, names, strict=True) if digest != name}
+    pile.damaged.update(dict.fromkeys(altered, "was altered"))
+    return {digest: content for digest, content in contents.items() if digest not in altered}
 
 
 def _item_cost(content: bytes) -> int:

@@ -39,15 +39,18 @@ _MISFITS = (ValueError, TypeError, LookupError)
 class Pack:
     """The items of a closed run."""
 
-    __slots__ = ("body", "ends", "heads", "keys", "which")
+    __slots__ = ("_ends", "body", "heads", "keys", "sizes", "which")
 
     def __init__(
-        self, heads: list[bytes], which: bytes, ends: list[int], keys: tuple[str, ...] | None, body: bytes
+        self, heads: list[bytes], which: bytes, sizes: list[int], keys: tuple[str, ...] | None, held: bytes, start: int
     ) -> None:
-        self.heads, self.which, self.ends, self.keys, self.body = heads, which, ends, keys, body
+        self.heads, self.which, self.sizes, self.keys = heads, which, sizes, keys
+        self._ends: list[int] | None = None
+        # The states side by side, where the chunk has them: most are joined with others, which is copying enough.
+        self.body: Any = memoryview(held)[start:]
 
     def __len__(self) -> int:
-        return len(self.ends)
+        return len(self.sizes)
 
     def head(self, place: int) -> bytes:
         """The type header of an item; empty where its state is the whole item."""
@@ -56,11 +59,19 @@ class Pack:
     def each_head(self) -> list[bytes]:
         """The type header of each item."""
         heads = self.heads
-        return list(map(heads.__getitem__, self.which)) if self.which else heads * len(self.ends)
+        return list(map(heads.__getitem__, self.which)) if self.which else heads * len(self.sizes)
+
+    @property
+    def ends(self) -> list[int]:
+        """Where each state ends."""
+        if self._ends is None:
+            self._ends = list(accumulate(self.sizes))
+        return self._ends
 
     def content(self, place: int) -> bytes:
         """One item, encoded."""
-        state = self.body[self.ends[place - 1] if place else 0 : self.ends[place]]
+        ends = self.ends
+        state = bytes(self.body[ends[place - 1] if place else 0 : ends[place]])
         head = self.head(place)
         return ext_frame(OBJECT, head, state) if head else state
 
@@ -68,8 +79,8 @@ class Pack:
         """All items, encoded."""
         if self.heads == [b""]:
             starts = [0, *self.ends[:-1]]
-            return [self.body[start:end] for start, end in zip(starts, self.ends, strict=True)]
-        return [self.content(place) for place in range(len(self.ends))]
+            return [bytes(self.body[start:end]) for start, end in zip(starts, self.ends, strict=True)]
+        return [self.content(place) for place in range(len(self.sizes))]
 
 
 def pack_of(heads: list[bytes], sizes: list[int], keys: tuple[str, ...] | None, body: bytes) -> bytes | None:
@@ -100,12 +111,11 @@ def unpack_pack(content: bytes) -> Pack:
         check_room(content[5:start])
     try:
         heads, which, sizes, keys = ormsgpack.unpackb(content[5:start])
-        body = content[start:]
-        if not _fits(heads, which, sizes, keys, len(body)):
+        if not _fits(heads, which, sizes, keys, len(content) - start):
             raise Corrupt("a pack's header does not fit its items")
     except _MISFITS as error:
         raise Corrupt("a pack's header is damaged") from error
-    return Pack(heads, which, list(accumulate(sizes)), None if keys is None else tuple(keys), body)
+    return Pack(heads, which, sizes, None if keys is None else tuple(keys), content, start)
 
 
 def pointer_to(digester: Digester, digest: bytes, pack: bytes, place: int) -> tuple[bytes, bytes]:
