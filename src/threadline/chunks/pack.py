@@ -10,7 +10,8 @@ item. `which` has a byte per item, the place of its head, and is empty where the
 bytes of each state, `keys` the keys of a dict's items, or nil.
 
 An item of a pack that other rows refer to by its digest has a *pointer* for its row: the pack's digest as its link, and
-for its content the item's place in the pack, one byte, with a check of eight.
+for its content the item's place in the pack, one byte, with a check of eight. `compact` moves whole packs into larger ones:
+the row of such a pack is a pointer too (core/retention/gathering.py).
 """
 
 from __future__ import annotations
@@ -26,13 +27,26 @@ from ..codec.limits import FEW_BYTES, check_room
 from ..errors import Corrupt
 from .digest import Digester
 
-__all__ = ["LARGEST_PACK", "PACK", "Pack", "pack_of", "place_in", "pointer_to", "split_object", "unpack_pack"]
+__all__ = [
+    "LARGEST_PACK",
+    "MOST_ITEMS",
+    "PACK",
+    "Pack",
+    "is_pointer",
+    "member_of",
+    "pack_of",
+    "place_in",
+    "pointer_to",
+    "split_object",
+    "unpack_pack",
+]
 
 PACK = b"\xc1"
 # What is larger is not compressed (codec/envelope.py).
 LARGEST_PACK = 1 << 19
 _MOST_HEADS = 256
-_MOST_ITEMS = 128
+MOST_ITEMS = 128
+_POINTER_BYTES = 9
 _MISFITS = (ValueError, TypeError, LookupError)
 
 
@@ -130,6 +144,21 @@ def place_in(digester: Digester, digest: bytes, links: bytes, content: bytes) ->
     return content[0]
 
 
+def is_pointer(digester: Digester, digest: bytes, links: bytes, content: bytes) -> bool:
+    """Whether the row of this digest points to a place in a pack."""
+    return len(content) == _POINTER_BYTES and content[1:] == digester.pointer(digest, links, content[0])
+
+
+def member_of(digester: Digester, digest: bytes, pack: Pack, place: int) -> bytes | None:
+    """The item or the pack of this digest that is at a place in a pack; None where it is not."""
+    if place >= len(pack):
+        return None
+    content = pack.content(place)
+    if digester.item(content) == digest:
+        return content
+    return content if content.startswith(PACK) and digester.node(b"", content) == digest else None
+
+
 def _fits(heads: Any, which: Any, sizes: Any, keys: Any, length: int) -> bool:
     if type(heads) is not list or type(which) is not bytes or type(sizes) is not list or not heads:
         return False
@@ -139,7 +168,7 @@ def _fits(heads: Any, which: Any, sizes: Any, keys: Any, length: int) -> bool:
     for head in heads:
         if head and head[0] + 1 != len(head):
             return False
-    if not 0 < len(sizes) <= _MOST_ITEMS or min(sizes) < 1 or sum(sizes) != length:
+    if not 0 < len(sizes) <= MOST_ITEMS or min(sizes) < 1 or sum(sizes) != length:
         return False
     if len(heads) > 1 and (len(which) != len(sizes) or max(which) >= len(heads)):
         return False

@@ -44,11 +44,11 @@ class Envelope:
         self.key_numbers: dict[str, int] = {}
         self._local = threading.local()
 
-    def wrap(self, content: bytes, bound_to: bytes) -> tuple[int, bytes]:
-        """The form and the stored bytes of some content that belongs at `bound_to`."""
+    def wrap(self, content: bytes, bound_to: bytes, level: int | None = None) -> tuple[int, bytes]:
+        """The form and the stored bytes of some content that belongs at `bound_to`; `level` is that of zstd."""
         form = 0
         if self.compression and WORTH_COMPRESSING <= len(content) <= _LARGEST_COMPRESSED:
-            smaller = self._zstd("ZstdCompressor").compress(content)
+            smaller = (self._zstd("ZstdCompressor") if level is None else _compressor(level)).compress(content)
             if len(smaller) <= len(content) * 0.9:
                 form, content = 1, smaller if MOST_TIMES * len(smaller) >= len(content) else filled(smaller, content)
         if self.ring is not None:
@@ -165,6 +165,12 @@ def filled(smaller: bytes, content: bytes) -> bytes:
     """Compressed bytes and a frame that is skipped, together as long as they must be for this content."""
     lacking = max(-(-len(content) // MOST_TIMES) - len(smaller) - 8, 0)
     return b"".join((smaller, _SKIPPABLE, lacking.to_bytes(4, "little"), bytes(lacking)))
+
+
+def _compressor(level: int) -> Any:
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=level)
 
 
 def _check(stored: bytes, bound_to: bytes) -> bytes:
