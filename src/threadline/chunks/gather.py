@@ -38,8 +38,8 @@ __all__ = ["ANY_PACK", "Gatherer", "Pile", "TOO_LARGE", "TOO_MUCH_OF_LITTLE", "c
 
 # digests -> digest, links, form and stored bytes of each that is there
 FetchChunks = Callable[[list[bytes]], Awaitable["list[tuple[bytes, bytes, int, bytes]]"]]
-# What a chunk is wanted as, besides the kinds of trees: the root of a tree, or a pack that an item moved into, or one that
-# a pack moved into.
+# What a chunk is wanted as, besides the kinds of trees: the root of a tree, a pack that an item moved into, a pack that
+# packs moved into.
 _ROOT, ANY_PACK, _OUTER = -1, -2, -3
 # A list or dict of so many items, each of a chunk at most, is far from being too large.
 _MOST_SHORT = 256

@@ -10,8 +10,8 @@ item. `which` has a byte per item, the place of its head, and is empty where the
 bytes of each state, `keys` the keys of a dict's items, or nil.
 
 An item of a pack that other rows refer to by its digest has a *pointer* for its row: the pack's digest as its link, and
-for its content the item's place in the pack, one byte, with a check of eight. `compact` moves whole packs into larger ones:
-the row of such a pack is a pointer too (core/retention/gathering.py).
+for its content the item's place in the pack, one byte, with a check of eight. `compact` moves whole packs into larger
+ones: the row of such a pack is a pointer too (core/retention/gathering.py).
 """
 
 from __future__ import annotations

@@ -191,18 +191,18 @@ class Walk:
         """Those of some chunks that are at fault, or point into packs that are gone."""
         bad = [stored[0] for stored in rows if self.fault_of(stored) is not None]
         sound = [stored for stored in rows if stored[0] not in bad and stored[1]]
-        packs = {stored[0]: stored[1] for stored in sound if self._is_pointer(stored)}
+        packs = {
+            stored[0]: stored[1] for stored in sound if self._points(stored[0], stored[1], self.content_of(stored))
+        }
         there = await self.store.backend.links(self.pool, sorted(set(packs.values()))) if packs else {}
         return bad + [digest for digest, pack in packs.items() if pack not in there]
 
-    def _is_pointer(self, stored: Stored) -> bool:
-        content = self.content_of(stored)
-        return not isinstance(content, Trouble) and self._place_of(stored, content) is not None
-
     def _place_of(self, stored: Stored, content: bytes) -> int | None:
         """The place in a pack that the row of an item points to; None for any other row."""
-        points = stored[1] and is_pointer(self._digester, stored[0], stored[1], content)
-        return content[0] if points else None
+        return content[0] if self._points(stored[0], stored[1], content) else None
+
+    def _points(self, digest: bytes, links: bytes, content: bytes | Trouble) -> bool:
+        return bool(links) and isinstance(content, bytes) and is_pointer(self._digester, digest, links, content)
 
     async def fetch(self, digests: Iterable[bytes]) -> list[Stored]:
         return await self.store.chunks(self.pool, sorted(digests))
@@ -302,9 +302,7 @@ class Walk:
     async def _unmoved(self, rows: list[Stored]) -> list[tuple[bytes, bytes, bytes | Trouble]]:
         """The digest, the links and the content of nodes; of a pack that moved into another one, those it had."""
         found = [(stored[0], stored[1], self.content_of(stored)) for stored in rows]
-        moved = {
-            one[0]: one[1] for one in found if not isinstance(one[2], Trouble) and is_pointer(self._digester, *one)
-        }
+        moved = {one[0]: one[1] for one in found if self._points(*one)}
         outer: dict[bytes, Pack | Trouble] = {}
         for stored in await self.fetch(set(moved.values())) if moved else ():
             # Its row is no pointer itself, or pointers could lead in circles.

@@ -29,6 +29,8 @@ _BATCH = 500
 _LEAST_BYTES = 16 * 1024
 # A pack that is larger than this compresses as well by itself.
 _LARGE_PACK = LARGEST_PACK // 2
+# What a larger pack and its pointers take at most, of what its parts took.
+_MOST_SHARE = 0.95
 # Slower than what a put can wait for, and smaller by a twentieth; reading takes no longer.
 _LEVEL = 19
 
@@ -144,8 +146,8 @@ async def _move(store: Context, thread: ThreadRow, newest: str | None, group: Se
         links, content = pointer_to(digester, one.digest, name, place)
         pointers.append(ChunkRow(one.digest, links, *wrap(content, chunk_place(pool, one.digest))))
     added = len(pack.data) + sum([len(row.links) + len(row.data) for row in pointers])
-    if added >= sum([one.stored_bytes for one in group]):
-        return True  # nothing would be gained
+    if added >= _MOST_SHARE * sum([one.stored_bytes for one in group]):
+        return True  # it would not be worth it
     change = Change(
         thread_id=thread.thread_id,
         now=thread.active,  # nothing was put

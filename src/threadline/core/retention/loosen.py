@@ -27,6 +27,8 @@ __all__ = ["collect_loosened", "compact", "loosen"]
 _BATCH = 500
 # A pack of which less is dead stays as it is.
 _MOST_DEAD = 0.25
+# A pack stands in a larger one, which stands in none.
+_MOST_ROUNDS = 3
 
 
 async def compact(store: Context) -> None:
@@ -35,16 +37,24 @@ async def compact(store: Context) -> None:
     async for thread in each_thread(store.backend):
         threads.setdefault(thread.pool, []).append(thread)
     async for pool in each_pool(store.backend):
-        if await loosen(store, pool):
-            await collect_pool(store.backend, pool)
+        await _collect_loosened(store, pool)
         await gather_pool(store, pool, threads.get(pool, ()))
     await store.backend.compact()
 
 
 async def collect_loosened(store: Context, pool: int) -> int:
     """Delete what nothing refers to, then what is mostly dead; returns how many chunks went."""
-    removed = await collect_pool(store.backend, pool)
-    return removed + await collect_pool(store.backend, pool) if await loosen(store, pool) else removed
+    return await collect_pool(store.backend, pool) + await _collect_loosened(store, pool)
+
+
+async def _collect_loosened(store: Context, pool: int) -> int:
+    """Delete what is mostly dead: packs, then packs of which these were a part."""
+    removed = 0
+    for _ in range(_MOST_ROUNDS):
+        if not await loosen(store, pool):
+            break
+        removed += await collect_pool(store.backend, pool)
+    return removed
 
 
 async def loosen(store: Context, pool: int) -> int:
