@@ -6,7 +6,8 @@ becomes a pointer, in the transaction that stores the larger pack, under the sta
 So a crash leaves either, and a collection in between makes the change stale. Packs that hold packs are never moved, so
 an item is at most two pointers away.
 
-What the newest checkpoints name as items stays as it is: it is read most often, and may be changed next.
+What the newest checkpoints name as items stays as it is: it is read most often, and may be changed next. Other nodes of
+older checkpoints, whose links must stay readable, are compressed by themselves.
 """
 
 from __future__ import annotations
@@ -54,8 +55,11 @@ async def gather_pool(store: Context, pool: int, threads: Sequence[ThreadRow]) -
     if thread is None or thread.pool != pool or store.tools.envelope.compression is None:
         return 0
     # What is read from now on is there as long as this stamp holds.
-    weights = await chunk_weights(store.backend, pool)
+    weights = ChunkWeights(
+        {digest: one for digest, one in (await chunk_weights(store.backend, pool)).items() if type(one[0]) is bytes}
+    )
     order, staying, newest = await _oldest_first(store, threads, weights, thread)
+    await _compress_nodes(store, pool, [one for one in weights if weights[one][0] and one not in staying])
     moved = 0
     group: list[_Member] = []
     for start in range(0, len(order), _BATCH):
@@ -80,7 +84,8 @@ async def _oldest_first(
     newest: list[bytes] = []
     last = None
     for thread in threads:
-        rows = await thread_rows(store.backend, thread.thread_id)
+        found_rows = await thread_rows(store.backend, thread.thread_id)
+        rows = [one for one in found_rows if type(one.row.links) is bytes]  # what is damaged is fsck's business
         namespaces: set[str] = set()
         for found in rows:
             if found.row.namespace not in namespaces:
@@ -130,6 +135,20 @@ def _is_small_pack(content: bytes) -> bool:
         return not any([one.startswith(PACK) for one in unpack_pack(content).contents()])
     except Corrupt:
         return False
+
+
+async def _compress_nodes(store: Context, pool: int, digests: Sequence[bytes]) -> None:
+    """Compress nodes, however short; a compare-and-swap of each row, which changes no content."""
+    for start in range(0, len(digests), _BATCH):
+        pairs = []
+        for row in await hot_chunks(store, pool, digests[start : start + _BATCH]):
+            content = unwrapped(store, pool, row) if type(row.form) is int and not row.form & 1 else None
+            if content is not None:
+                form, data = store.tools.envelope.wrap(content, chunk_place(pool, row.digest), _LEVEL)
+                if form & 1:
+                    pairs.append((row, row._replace(form=form, data=data)))
+        if pairs:
+            await store.backend.rewrap(pool, pairs)
 
 
 async def _move(store: Context, thread: ThreadRow, newest: str | None, group: Sequence[_Member]) -> bool:
