@@ -1,4 +1,5 @@
-"""Any history, with chunks going to the cold tier and coming back between all other verbs: the store holds the same."""
+"""Any history, with chunks going to the cold tier and coming back, and into larger packs, between all other verbs: the
+store holds the same."""
 
 import itertools
 import uuid
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 import threadline
+from threadline.core.retention import gathering
 from threadline.core.tiering import choosing
 
 
@@ -19,6 +21,10 @@ def _small_chunks_move(monkeypatch):
     """Every chunk is worth moving: nodes, roots and pointers, too."""
     for name in ("_LEAST_BYTES", "_LEAST_LINKED_BYTES", "_LEAST_OBJECT_BYTES"):
         monkeypatch.setattr(choosing, name, 1)
+    monkeypatch.setattr(gathering, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(gathering, "_MOST_SHARE", 1_000)
+    # Several larger packs, each with a few parts.
+    monkeypatch.setattr(gathering, "MOST_ITEMS", 7)
 
 
 class TierMachine(HistoryMachine):
@@ -50,6 +56,11 @@ class TierMachine(HistoryMachine):
             assert self._saver().tier_restore(None if is_all else [name]).lost == 0
         if is_all:
             assert self._saver().tier_status().cold_chunks == 0
+
+    @rule(times=st.integers(1, 2))
+    def compact(self, times):
+        for _ in range(times):
+            self._saver().compact()
 
     @rule()
     def check(self):

@@ -173,7 +173,7 @@ def test_an_interrupt_at_any_line_of_a_transaction_leaves_a_saver_and_a_file_tha
 
 
 MEMORY_PARTS = (
-    (MemoryBackend, ("_put", "_apply", "_add", "remove_checkpoints", "collect")),
+    (MemoryBackend, ("put_usual", "_apply", "_add", "remove_checkpoints", "collect")),
     (ThreadRows, ("place", "add_writes", "remove")),
 )
 MEMORY_LINES = [line for part, names in MEMORY_PARTS for name in names for line in lines_of(getattr(part, name))]

@@ -861,6 +861,8 @@ times_of(PyObject *module, PyObject *name)
 }
 #endif
 
+#include "lanes.h"
+
 static PyMethodDef methods[] = {
     {"built", (PyCFunction)(void (*)(void))built, METH_FASTCALL, built_doc},
     {"packed", (PyCFunction)(void (*)(void))packed, METH_FASTCALL, packed_doc},
@@ -872,6 +874,7 @@ static PyMethodDef methods[] = {
 #ifndef _WIN32
     {"times_of", times_of, METH_O, times_of_doc},
 #endif
+    {"hashed", hashed, METH_VARARGS, hashed_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -887,6 +890,8 @@ execute(PyObject *module)
     if (state->hook_type == NULL || state->shot_type == NULL || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
         return -1;
     if (straight_prepare(state) < 0 || PyModule_AddFunctions(module, straight_methods) < 0)
+        return -1;
+    if (PyModule_AddIntConstant(module, "LANES", has_lanes() ? LANES : 0) < 0)
         return -1;
     return PyModule_AddType(module, state->shot_type);
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..base.hashing import blake2b
+from ..base.hashing import blake2b, blake2b_each
 from ..ports.checkpoints import DIGEST_BYTES
 
 __all__ = ["Digester", "Digesters"]
@@ -12,6 +13,8 @@ __all__ = ["Digester", "Digesters"]
 
 # How many pools' keys are kept at hand.
 _MOST_HELD = 1024
+# The number of links of a node that has none, as it is hashed.
+_NO_LINKS = bytes(4)
 
 
 class Digester:
@@ -37,6 +40,16 @@ class Digester:
         hashed.update(links)
         hashed.update(content)
         return hashed.digest()
+
+    def items(self, contents: Sequence[bytes]) -> list[bytes]:
+        """The names of items."""
+        each = blake2b_each(contents, b"", self.key, b"item", DIGEST_BYTES) if len(contents) > 1 else None
+        return list(map(self.item, contents)) if each is None else each
+
+    def leaves(self, contents: Sequence[bytes]) -> list[bytes]:
+        """The names of nodes without links, which packs are."""
+        each = blake2b_each(contents, _NO_LINKS, self.key, b"node", DIGEST_BYTES) if len(contents) > 1 else None
+        return [self.node(b"", content) for content in contents] if each is None else each
 
     def pointer(self, digest: bytes, pack: bytes, place: int) -> bytes:
         """The check of a pointer: the item of this digest is in that pack, at that place."""

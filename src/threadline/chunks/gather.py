@@ -16,7 +16,7 @@ from ..ports.checkpoints import split_links
 from ..ports.objects import why_lost
 from .cutting import INLINE_BYTES, LONGEST_PIECE
 from .digest import Digester, Digesters
-from .pack import Pack, place_in, unpack_pack
+from .pack import Pack, is_pointer, place_in, unpack_pack
 from .refs import (
     LIST,
     MAP,
@@ -38,13 +38,16 @@ __all__ = ["ANY_PACK", "Gatherer", "Pile", "TOO_LARGE", "TOO_MUCH_OF_LITTLE", "c
 
 # digests -> digest, links, form and stored bytes of each that is there
 FetchChunks = Callable[[list[bytes]], Awaitable["list[tuple[bytes, bytes, int, bytes]]"]]
-# What a chunk is wanted as, besides the kinds of trees: the root of a tree, or a pack that an item moved into.
-_ROOT, ANY_PACK = -1, -2
+# What a chunk is wanted as, besides the kinds of trees: the root of a tree, a pack that an item moved into, a pack that
+# packs moved into.
+_ROOT, ANY_PACK, _OUTER = -1, -2, -3
 # A list or dict of so many items, each of a chunk at most, is far from being too large.
 _MOST_SHORT = 256
 _MOST_LEAVES = 16
 TOO_MUCH_OF_LITTLE = f"with what is read beside it, it becomes more than {MOST_TIMES} times what is stored"
 TOO_LARGE = "takes more memory than this process can have, with what is read beside it"
+# What a chunk may be wanted as whose row is a pointer: a leaf of a list or dict, or a pack that an item moved into.
+_MAY_MOVE = frozenset((LIST, MAP, ANY_PACK))
 _FLAT, _TEXT = frozenset((bytes, type(None))), frozenset((str,))
 # What a remembered item or node takes beside its bytes.
 _ITEM_BYTES, _NODE_BYTES = 150, 200
@@ -58,7 +61,7 @@ def chunk_place(pool: int, digest: bytes) -> bytes:
 class Pile:
     """The verified contents that some references need: items as bytes, nodes and roots as references."""
 
-    __slots__ = ("damaged", "is_too_large", "items", "locked", "moved", "nodes", "room", "roots")
+    __slots__ = ("damaged", "inner", "is_too_large", "items", "locked", "moved", "nodes", "outer", "room", "roots")
 
     def __init__(self) -> None:
         self.items: dict[bytes, bytes] = {}
@@ -66,6 +69,9 @@ class Pile:
         self.roots: dict[bytes, Tree] = {}
         # Items that moved into packs which are not at hand yet: the pack of each, and its place there.
         self.moved: dict[bytes, tuple[bytes, int]] = {}
+        # The same of packs, with what each is wanted as; and the packs that these moved into.
+        self.inner: dict[bytes, tuple[bytes, int, int]] = {}
+        self.outer: dict[bytes, Pack] = {}
         # What could not be had, and why: looking at a value that needs it raises.
         self.damaged: dict[bytes, str] = {}
         # Those of them that are sealed under a key which the ring lacks, and what the ring said.
@@ -84,9 +90,14 @@ class Pile:
             raise Corrupt("items stand behind a root that is not of a list")
         return Tree(LIST, tree.levels, tree.refs + ref.behind)
 
+    def pack(self, digest: bytes) -> Pack | None:
+        """A pack that others, or items, moved into; None where there is none of this digest."""
+        node = self.nodes.get(digest)
+        return self.outer.get(digest) if node is None else node.pack
+
     def give_up(self) -> None:
         """There is no memory for it: let go of what was gathered. Whoever needs a value of it is told so."""
-        for held in (self.items, self.nodes, self.roots, self.moved):
+        for held in (self.items, self.nodes, self.roots, self.moved, self.inner, self.outer):
             held.clear()
         self.is_too_large = True
         self.damaged[b""] = TOO_LARGE
@@ -113,7 +124,7 @@ class Gatherer:
                     self._accept(pool, pile, absent, await fetch(sorted(absent)), nodes)
                 items = set()
                 below = _below(nodes, pile, followed, items) if nodes else {}
-                if pile.moved:
+                if pile.moved or pile.inner:
                     self._resolve(pool, pile, below)
                 items -= pile.items.keys()
                 nodes = below
@@ -133,9 +144,13 @@ class Gatherer:
         Packs become leaves that name their items, so that they can be compared with others.
         """
         wanted = {digest: place for digest, place in nodes.items() if digest not in pile.nodes}
-        absent = self._from_cache(pile, set(), wanted)
-        if absent:
-            self._accept(pool, pile, absent, await fetch(sorted(absent)), wanted)
+        level = wanted
+        while level:
+            absent = self._from_cache(pile, set(), level)
+            if absent:
+                self._accept(pool, pile, absent, await fetch(sorted(absent)), level)
+            level = {}
+            self._resolve_packs(pool, pile, level)
         for digest in wanted:
             node = pile.nodes.get(digest)
             if node is not None and node.pack is not None:
@@ -198,9 +213,42 @@ class Gatherer:
         nodes: dict[bytes, tuple[int, int]],
     ) -> None:
         """Verify what was fetched, and keep it."""
-        items: dict[bytes, bytes] = {}
         digester = self.digesters.of(pool)
-        is_sealed, named = self.envelope.ring is not None, digester.item
+        loose: dict[bytes, bytes] = {}
+        leaves: dict[bytes, bytes] = {}
+        for digest, links, content in self._opened(pool, pile, fetched, nodes):
+            if digest in nodes and nodes[digest][0] == _OUTER:
+                self._keep_outer(pile, digest, links, content)
+            elif not links:
+                (leaves if digest in nodes else loose)[digest] = content
+            elif digest not in nodes:
+                self._point(pile, digester, digest, links, content)
+            elif (kind := nodes[digest][0]) in _MAY_MOVE and is_pointer(digester, digest, links, content):
+                pile.inner[digest] = links, content[0], kind
+            elif digester.node(links, content) == digest:
+                self._keep_node(pile, digest, links, content, kind)
+            else:
+                pile.damaged[digest] = "was altered"
+        items = _named(loose, digester.items(list(loose.values())), pile)
+        pile.items.update(items)
+        if items and self.contents.limit_bytes:
+            self.contents.add_new(items, _item_cost)
+        for digest, content in _named(leaves, digester.leaves(list(leaves.values())), pile).items():
+            self._keep_node(pile, digest, b"", content, nodes[digest][0])
+        if len(fetched) < len(wanted):
+            for digest in wanted.difference([row[0] for row in fetched]):
+                pile.damaged[digest] = "is missing"
+
+    def _opened(
+        self,
+        pool: int,
+        pile: Pile,
+        fetched: list[tuple[bytes, bytes, int, bytes]],
+        nodes: dict[bytes, tuple[int, int]],
+    ) -> list[tuple[bytes, bytes, bytes]]:
+        """The digest, the links and the content of what was fetched, whose digest is not checked yet."""
+        opened = []
+        is_sealed = self.envelope.ring is not None
         for digest, links, form, content in fetched:
             if type(content) is not bytes or type(links) is not bytes:
                 pile.damaged[digest] = why_lost(content) or "is damaged: it holds no bytes"
@@ -217,26 +265,8 @@ class Gatherer:
                 except (Corrupt, InvalidRequest, TypeError) as damage:
                     pile.damaged[digest] = f"is damaged: {damage}"
                     continue
-            if digest not in nodes:
-                if links:
-                    self._point(pile, digester, digest, links, content)
-                elif named(content) != digest:
-                    pile.damaged[digest] = "was altered"
-                else:
-                    items[digest] = content
-            elif digester.node(links, content) != digest:
-                pile.damaged[digest] = "was altered"
-            else:
-                try:
-                    self._keep_node(pile, digest, links, content, nodes[digest][0])
-                except Corrupt as damage:
-                    pile.damaged[digest] = f"is damaged: {damage}"
-        pile.items.update(items)
-        if items and self.contents.limit_bytes:
-            self.contents.add_new(items, _item_cost)
-        if len(fetched) < len(wanted):
-            for digest in wanted.difference([row[0] for row in fetched]):
-                pile.damaged[digest] = "is missing"
+            opened.append((digest, links, content))
+        return opened
 
     def _unwrapped(self, pile: Pile, form: int, stored: bytes, bound_to: bytes, most: int | None) -> bytes:
         content = self.envelope.unwrap(form, stored, bound_to, most)
@@ -247,15 +277,28 @@ class Gatherer:
 
     def _keep_node(self, pile: Pile, digest: bytes, links: bytes, content: bytes, kind: int) -> None:
         held: Node | Tree
-        if kind == _ROOT:
-            held = pile.roots[digest] = unpack_root(links, content)
-        elif kind == ANY_PACK:
-            pack = unpack_pack(content)
-            held = pile.nodes[digest] = Node((), pack.keys, pack=pack)
-        else:
-            held = pile.nodes[digest] = unpack_node(links, content, kind)
+        try:
+            if kind == _ROOT:
+                held = pile.roots[digest] = unpack_root(links, content)
+            elif kind == ANY_PACK:
+                pack = unpack_pack(content)
+                held = pile.nodes[digest] = Node((), pack.keys, pack=pack)
+            else:
+                held = pile.nodes[digest] = unpack_node(links, content, kind)
+        except Corrupt as damage:
+            pile.damaged[digest] = f"is damaged: {damage}"
+            return
         if self.nodes.limit_bytes:
             self.nodes.put(digest, held, len(links) * 4 + len(content) + _NODE_BYTES)
+
+    def _keep_outer(self, pile: Pile, digest: bytes, links: bytes, content: bytes) -> None:
+        """Keep a pack that others moved into. Its digest is not checked: each pack taken out of it is, by its own."""
+        try:
+            if links:
+                raise Corrupt("it is a pointer itself, or no pack")
+            pile.outer[digest] = unpack_pack(content)
+        except Corrupt as damage:
+            pile.damaged[digest] = f"is damaged: {damage}"
 
     def _point(self, pile: Pile, digester: Digester, digest: bytes, links: bytes, content: bytes) -> None:
         """Note that an item moved into a pack."""
@@ -266,24 +309,61 @@ class Gatherer:
 
     def _resolve(self, pool: int, pile: Pile, wanted: dict[bytes, tuple[int, int]]) -> None:
         """Take items that moved out of their packs, or note that their packs are wanted."""
+        self._resolve_packs(pool, pile, wanted)
         named = self.digesters.of(pool).item
         found: dict[bytes, bytes] = {}
         for digest, (name, place) in list(pile.moved.items()):
-            node = pile.nodes.get(name)
-            if node is None and name not in pile.damaged:
-                wanted[name] = ANY_PACK, 1
+            pack = pile.pack(name)
+            if pack is None and name not in pile.damaged and name not in pile.nodes:
+                if name not in pile.inner:
+                    wanted.setdefault(name, (ANY_PACK, 1))
                 continue
             del pile.moved[digest]
-            if node is None:
+            if pack is None and name in pile.damaged:
                 pile.damaged[digest] = f"moved into the chunk {name.hex()}, which {pile.damaged[name]}"
                 if name in pile.locked:
                     pile.locked[digest] = pile.locked[name]
-            elif node.pack is None or place >= len(node.pack) or named(content := node.pack.content(place)) != digest:
+            elif pack is None or place >= len(pack) or named(content := pack.content(place)) != digest:
                 pile.damaged[digest] = "is damaged: it is not where it points to"
             else:
                 found[digest] = content
         pile.items.update(found)
         self.contents.add_new(found, _item_cost)
+
+    def _resolve_packs(self, pool: int, pile: Pile, wanted: dict[bytes, tuple[int, int]]) -> None:
+        """Take packs that moved out of the packs they are in, or note that those are wanted.
+
+        What a pack moved into is no pointer itself, or pointers could lead in circles.
+        """
+        contents: dict[bytes, bytes] = {}
+        kinds: dict[bytes, int] = {}
+        for digest, (name, place, kind) in list(pile.inner.items()):
+            outer = pile.pack(name)
+            if outer is None and name not in pile.damaged and name not in pile.nodes and name not in pile.inner:
+                wanted.setdefault(name, (_OUTER, 1))
+                continue
+            if outer is None:
+                why = pile.damaged.get(name, "is a pointer itself, or no pack")
+                pile.damaged[digest] = f"moved into the chunk {name.hex()}, which {why}"
+                if name in pile.locked:
+                    pile.locked[digest] = pile.locked[name]
+            elif place >= len(outer):
+                pile.damaged[digest] = "is damaged: it is not where it points to"
+            else:
+                contents[digest], kinds[digest] = outer.content(place), kind
+        for digest in contents.keys() | (pile.inner.keys() & pile.damaged.keys()):
+            del pile.inner[digest]
+        for digest, content in _named(contents, self.digesters.of(pool).leaves(list(contents.values())), pile).items():
+            self._keep_node(pile, digest, b"", content, kinds[digest])
+
+
+def _named(contents: dict[bytes, bytes], names: list[bytes], pile: Pile) -> dict[bytes, bytes]:
+    """Those of some contents that have the names under which they are stored; the others are noted as damaged."""
+    if names == list(contents):
+        return contents
+    altered = {digest for digest, name in zip(contents, names, strict=True) if digest != name}
+    pile.damaged.update(dict.fromkeys(altered, "was altered"))
+    return {digest: content for digest, content in contents.items() if digest not in altered}
 
 
 def _needs(refs: Iterable[Ref | Pair], pile: Pile) -> tuple[set[bytes], dict[bytes, tuple[int, int]]]:

@@ -10,7 +10,8 @@ item. `which` has a byte per item, the place of its head, and is empty where the
 bytes of each state, `keys` the keys of a dict's items, or nil.
 
 An item of a pack that other rows refer to by its digest has a *pointer* for its row: the pack's digest as its link, and
-for its content the item's place in the pack, one byte, with a check of eight.
+for its content the item's place in the pack, one byte, with a check of eight. `compact` moves whole packs into larger
+ones: the row of such a pack is a pointer too (core/retention/gathering.py).
 """
 
 from __future__ import annotations
@@ -26,28 +27,44 @@ from ..codec.limits import FEW_BYTES, check_room
 from ..errors import Corrupt
 from .digest import Digester
 
-__all__ = ["LARGEST_PACK", "PACK", "Pack", "pack_of", "place_in", "pointer_to", "split_object", "unpack_pack"]
+__all__ = [
+    "LARGEST_PACK",
+    "MOST_ITEMS",
+    "PACK",
+    "Pack",
+    "is_pointer",
+    "member_of",
+    "pack_of",
+    "place_in",
+    "pointer_to",
+    "split_object",
+    "unpack_pack",
+]
 
 PACK = b"\xc1"
 # What is larger is not compressed (codec/envelope.py).
 LARGEST_PACK = 1 << 19
 _MOST_HEADS = 256
-_MOST_ITEMS = 128
+MOST_ITEMS = 128
+_POINTER_BYTES = 9
 _MISFITS = (ValueError, TypeError, LookupError)
 
 
 class Pack:
     """The items of a closed run."""
 
-    __slots__ = ("body", "ends", "heads", "keys", "which")
+    __slots__ = ("_ends", "body", "heads", "keys", "sizes", "which")
 
     def __init__(
-        self, heads: list[bytes], which: bytes, ends: list[int], keys: tuple[str, ...] | None, body: bytes
+        self, heads: list[bytes], which: bytes, sizes: list[int], keys: tuple[str, ...] | None, held: bytes, start: int
     ) -> None:
-        self.heads, self.which, self.ends, self.keys, self.body = heads, which, ends, keys, body
+        self.heads, self.which, self.sizes, self.keys = heads, which, sizes, keys
+        self._ends: list[int] | None = None
+        # The states side by side, where the chunk has them: most are joined with others, which is copying enough.
+        self.body: Any = memoryview(held)[start:]
 
     def __len__(self) -> int:
-        return len(self.ends)
+        return len(self.sizes)
 
     def head(self, place: int) -> bytes:
         """The type header of an item; empty where its state is the whole item."""
@@ -56,11 +73,19 @@ class Pack:
     def each_head(self) -> list[bytes]:
         """The type header of each item."""
         heads = self.heads
-        return list(map(heads.__getitem__, self.which)) if self.which else heads * len(self.ends)
+        return list(map(heads.__getitem__, self.which)) if self.which else heads * len(self.sizes)
+
+    @property
+    def ends(self) -> list[int]:
+        """Where each state ends."""
+        if self._ends is None:
+            self._ends = list(accumulate(self.sizes))
+        return self._ends
 
     def content(self, place: int) -> bytes:
         """One item, encoded."""
-        state = self.body[self.ends[place - 1] if place else 0 : self.ends[place]]
+        ends = self.ends
+        state = bytes(self.body[ends[place - 1] if place else 0 : ends[place]])
         head = self.head(place)
         return ext_frame(OBJECT, head, state) if head else state
 
@@ -68,8 +93,8 @@ class Pack:
         """All items, encoded."""
         if self.heads == [b""]:
             starts = [0, *self.ends[:-1]]
-            return [self.body[start:end] for start, end in zip(starts, self.ends, strict=True)]
-        return [self.content(place) for place in range(len(self.ends))]
+            return [bytes(self.body[start:end]) for start, end in zip(starts, self.ends, strict=True)]
+        return [self.content(place) for place in range(len(self.sizes))]
 
 
 def pack_of(heads: list[bytes], sizes: list[int], keys: tuple[str, ...] | None, body: bytes) -> bytes | None:
@@ -100,12 +125,11 @@ def unpack_pack(content: bytes) -> Pack:
         check_room(content[5:start])
     try:
         heads, which, sizes, keys = ormsgpack.unpackb(content[5:start])
-        body = content[start:]
-        if not _fits(heads, which, sizes, keys, len(body)):
+        if not _fits(heads, which, sizes, keys, len(content) - start):
             raise Corrupt("a pack's header does not fit its items")
     except _MISFITS as error:
         raise Corrupt("a pack's header is damaged") from error
-    return Pack(heads, which, list(accumulate(sizes)), None if keys is None else tuple(keys), body)
+    return Pack(heads, which, sizes, None if keys is None else tuple(keys), content, start)
 
 
 def pointer_to(digester: Digester, digest: bytes, pack: bytes, place: int) -> tuple[bytes, bytes]:
@@ -120,6 +144,21 @@ def place_in(digester: Digester, digest: bytes, links: bytes, content: bytes) ->
     return content[0]
 
 
+def is_pointer(digester: Digester, digest: bytes, links: bytes, content: bytes) -> bool:
+    """Whether the row of this digest points to a place in a pack."""
+    return len(content) == _POINTER_BYTES and content[1:] == digester.pointer(digest, links, content[0])
+
+
+def member_of(digester: Digester, digest: bytes, pack: Pack, place: int) -> bytes | None:
+    """The item or the pack of this digest that is at a place in a pack; None where it is not."""
+    if place >= len(pack):
+        return None
+    content = pack.content(place)
+    if digester.item(content) == digest:
+        return content
+    return content if content.startswith(PACK) and digester.node(b"", content) == digest else None
+
+
 def _fits(heads: Any, which: Any, sizes: Any, keys: Any, length: int) -> bool:
     if type(heads) is not list or type(which) is not bytes or type(sizes) is not list or not heads:
         return False
@@ -129,7 +168,7 @@ def _fits(heads: Any, which: Any, sizes: Any, keys: Any, length: int) -> bool:
     for head in heads:
         if head and head[0] + 1 != len(head):
             return False
-    if not 0 < len(sizes) <= _MOST_ITEMS or min(sizes) < 1 or sum(sizes) != length:
+    if not 0 < len(sizes) <= MOST_ITEMS or min(sizes) < 1 or sum(sizes) != length:
         return False
     if len(heads) > 1 and (len(which) != len(sizes) or max(which) >= len(heads)):
         return False

@@ -22,6 +22,8 @@ from .seal import Ring
 __all__ = ["Envelope", "FEW_EXCESS", "MOST_TIMES", "WORTH_COMPRESSING", "filled", "load_compression"]
 
 WORTH_COMPRESSING = 2_000
+# What is shorter is not smaller when it is compressed, or hardly.
+_LEAST_COMPRESSED = 128
 _CHECK_BYTES = 8
 _LARGEST_COMPRESSED = 1 << 20
 # A writer stores nothing that becomes more than so many times what it is; a reader lets a little pass (`FEW_EXCESS`),
@@ -46,11 +48,15 @@ class Envelope:
         self.key_numbers: dict[str, int] = {}
         self._local = threading.local()
 
-    def wrap(self, content: bytes, bound_to: bytes) -> tuple[int, bytes]:
-        """The form and the stored bytes of some content that belongs at `bound_to`."""
+    def wrap(self, content: bytes, bound_to: bytes, level: int | None = None) -> tuple[int, bytes]:
+        """The form and the stored bytes of some content that belongs at `bound_to`.
+
+        With a `level` of zstd, what is shorter than others is compressed as well.
+        """
         form = 0
-        if self.compression and WORTH_COMPRESSING <= len(content) <= _LARGEST_COMPRESSED:
-            smaller = self._zstd("ZstdCompressor").compress(content)
+        least = WORTH_COMPRESSING if level is None else _LEAST_COMPRESSED
+        if self.compression and least <= len(content) <= _LARGEST_COMPRESSED:
+            smaller = (self._zstd("ZstdCompressor") if level is None else _compressor(level)).compress(content)
             if len(smaller) <= len(content) * 0.9:
                 form, content = 1, smaller if MOST_TIMES * len(smaller) >= len(content) else filled(smaller, content)
         if self.ring is not None:
@@ -167,6 +173,12 @@ def filled(smaller: bytes, content: bytes) -> bytes:
     """Compressed bytes and a frame that is skipped, together as long as they must be for this content."""
     lacking = max(-(-len(content) // MOST_TIMES) - len(smaller) - 8, 0)
     return b"".join((smaller, _SKIPPABLE, lacking.to_bytes(4, "little"), bytes(lacking)))
+
+
+def _compressor(level: int) -> Any:
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=level)
 
 
 def _check(stored: bytes, bound_to: bytes) -> bytes:

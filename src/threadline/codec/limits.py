@@ -191,9 +191,11 @@ def unpack(data: bytes) -> Any:
 
 
 def _can_be_had(size: int) -> bool:
+    from mmap import mmap
+
     try:
-        bytes(size)  # zeros that nobody looks at: the system reserves them, and no more
-    except MemoryError:
+        mmap(-1, size).close()  # the system reserves it, and no more: nobody looks at a page of it
+    except (MemoryError, OSError, OverflowError):
         return False
     return True
 

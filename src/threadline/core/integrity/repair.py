@@ -340,9 +340,10 @@ async def _parents(store: Context, thread_id: str, keys: Sequence[CheckpointKey]
 
 
 async def _pointers_to(store: Context, pool: int, packs: set[bytes]) -> set[bytes]:
-    """The rows of items that moved into these packs; a put would rely on such a row, too."""
+    """The rows of what moved into these packs, and into packs that did; a put would rely on such a row, too."""
     weights = await chunk_weights(store.backend, pool)
-    return {digest for digest, (links, _) in weights.items() if links in packs}
+    inner = {digest for digest, (links, _) in weights.items() if links in packs}
+    return inner | {digest for digest, (links, _) in weights.items() if links in inner}
 
 
 def _reduced(reducer: Reducer, start: Callable[[], Any], refs: Sequence[Ref], read: Callable[[Ref], Any]) -> Any:

@@ -21,7 +21,7 @@ from ...base.printable import printable
 from ...chunks.cutting import Budget
 from ...chunks.digest import Digester
 from ...chunks.gather import ANY_PACK, TOO_MUCH_OF_LITTLE, chunk_place
-from ...chunks.pack import Pack, place_in, unpack_pack
+from ...chunks.pack import Pack, is_pointer, unpack_pack
 from ...chunks.refs import MAP, Inline, Node, Pieces, Ref, Root, Tree, unpack_node, unpack_ref, unpack_root
 from ...chunks.weigh import Key, Part, Scales, part_of_node, part_of_ref
 from ...codec.envelope import FEW_EXCESS, MOST_TIMES
@@ -191,22 +191,18 @@ class Walk:
         """Those of some chunks that are at fault, or point into packs that are gone."""
         bad = [stored[0] for stored in rows if self.fault_of(stored) is not None]
         sound = [stored for stored in rows if stored[0] not in bad and stored[1]]
-        packs = {stored[0]: stored[1] for stored in sound if self._is_pointer(stored)}
+        packs = {
+            stored[0]: stored[1] for stored in sound if self._points(stored[0], stored[1], self.content_of(stored))
+        }
         there = await self.store.backend.links(self.pool, sorted(set(packs.values()))) if packs else {}
         return bad + [digest for digest, pack in packs.items() if pack not in there]
 
-    def _is_pointer(self, stored: Stored) -> bool:
-        content = self.content_of(stored)
-        return not isinstance(content, Trouble) and self._place_of(stored, content) is not None
-
     def _place_of(self, stored: Stored, content: bytes) -> int | None:
         """The place in a pack that the row of an item points to; None for any other row."""
-        if not stored[1]:
-            return None
-        try:
-            return place_in(self._digester, stored[0], stored[1], content)
-        except Corrupt:
-            return None
+        return content[0] if self._points(stored[0], stored[1], content) else None
+
+    def _points(self, digest: bytes, links: bytes, content: bytes | Trouble) -> bool:
+        return bool(links) and isinstance(content, bytes) and is_pointer(self._digester, digest, links, content)
 
     async def fetch(self, digests: Iterable[bytes]) -> list[Stored]:
         return await self.store.chunks(self.pool, sorted(digests))
@@ -297,18 +293,35 @@ class Walk:
     async def _packs(self, digests: set[bytes]) -> dict[bytes, Pack | Trouble]:
         """Those of some chunks that are packs, and what is wrong with the others."""
         packs: dict[bytes, Pack | Trouble] = {}
-        for stored in await self.fetch(digests) if digests else ():
-            node = self._node_of(stored, ANY_PACK, 1)
-            if isinstance(node, Trouble):
-                packs[stored[0]] = node
-            elif isinstance(node, Node) and node.pack is not None:
-                packs[stored[0]] = node.pack
+        rows = await self.fetch(digests) if digests else []
+        for digest, links, content in await self._unmoved(rows):
+            packs[digest] = self._pack_of(digest, links, content)
         self._pointed_to.update(packs)
         return packs
 
-    def _moved(self, stored: Stored, content: bytes, pack: Pack | Trouble | None) -> bytes | Trouble:
-        """The item that a pointer leads to."""
-        place = self._place_of(stored, content)
+    async def _unmoved(self, rows: list[Stored]) -> list[tuple[bytes, bytes, bytes | Trouble]]:
+        """The digest, the links and the content of nodes; of a pack that moved into another one, those it had."""
+        found = [(stored[0], stored[1], self.content_of(stored)) for stored in rows]
+        moved = {one[0]: one[1] for one in found if self._points(*one)}
+        outer: dict[bytes, Pack | Trouble] = {}
+        for stored in await self.fetch(set(moved.values())) if moved else ():
+            # Its row is no pointer itself, or pointers could lead in circles.
+            outer[stored[0]] = self._pack_of(stored[0], stored[1], self.content_of(stored))
+        self._pointed_to.update(outer)
+        return [
+            (one[0], b"", self._moved(stored, one[2], outer.get(one[1]))) if one[0] in moved else one
+            for stored, one in zip(rows, found, strict=True)
+        ]
+
+    def _pack_of(self, digest: bytes, links: bytes, content: bytes | Trouble) -> Pack | Trouble:
+        node = self._node_of(digest, links, content, ANY_PACK, 1)
+        if isinstance(node, Trouble):
+            return node
+        return node.pack if isinstance(node, Node) and node.pack else Trouble(digest, "is no pack")
+
+    def _moved(self, stored: Stored, content: bytes | Trouble, pack: Pack | Trouble | None) -> bytes | Trouble:
+        """The item, or the pack, that a pointer leads to."""
+        place = None if isinstance(content, Trouble) else self._place_of(stored, content)
         if place is None:
             return Trouble(stored[0], "was altered")
         if pack is None:
@@ -322,39 +335,40 @@ class Walk:
         found: list[tuple[bytes, Node | Tree]] = []
         for batch in batches(sorted(nodes), _BATCH):
             rows = await self.fetch(batch)
-            for stored in rows:
-                node = self._node_of(stored, *nodes[stored[0]])
+            for digest, links, content in await self._unmoved(rows):
+                node = self._node_of(digest, links, content, *nodes[digest])
                 if isinstance(node, Trouble):
-                    self.troubled[stored[0]] = (node,)
+                    self.troubled[digest] = (node,)
                 elif isinstance(node, Node) and node.pack is not None:
                     # At once: nothing is below a pack, and those of a long list together may be large.
                     contents = node.pack.contents()
-                    self._parts[stored[0], 1] = part_of_node(node, 1)
-                    self._judge(stored[0], _joined(self._decoded(stored[0], content) for content in contents))
+                    self._parts[digest, 1] = part_of_node(node, 1)
+                    self._judge(digest, _joined(self._decoded(digest, content) for content in contents))
                 else:
-                    found.append((stored[0], node))
+                    found.append((digest, node))
             self._note_missing(batch, rows)
         return found
 
-    def _node_of(self, stored: Stored, kind: int, depth: int) -> Node | Tree | Trouble:
-        content = self.content_of(stored)
+    def _node_of(
+        self, digest: bytes, links: bytes, content: bytes | Trouble, kind: int, depth: int
+    ) -> Node | Tree | Trouble:
         if isinstance(content, Trouble):
             return content
-        if self._digester.node(stored[1], content) != stored[0]:
-            return Trouble(stored[0], "was altered")
+        if self._digester.node(links, content) != digest:
+            return Trouble(digest, "was altered")
         try:
             if kind == ANY_PACK:
                 pack = unpack_pack(content)
                 return Node((), pack.keys, pack=pack)
             if kind == _ROOT:
-                root = unpack_root(stored[1], content)
+                root = unpack_root(links, content)
                 if root.kind == MAP:
-                    self._dicts.add(stored[0])
+                    self._dicts.add(digest)
                 return root
-            node = unpack_node(stored[1], content, kind)
+            node = unpack_node(links, content, kind)
         except Corrupt as damage:
-            return Trouble(stored[0], f"is damaged: {damage}")
-        return Trouble(stored[0], "is a pack that stands above leaves") if node.pack is not None and depth > 1 else node
+            return Trouble(digest, f"is damaged: {damage}")
+        return Trouble(digest, "is a pack that stands above leaves") if node.pack is not None and depth > 1 else node
 
     def _note_missing(self, digests: Sequence[bytes], rows: list[Stored]) -> None:
         for digest in set(digests).difference([stored[0] for stored in rows]):

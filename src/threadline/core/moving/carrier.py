@@ -150,6 +150,8 @@ class Carrier:
         if held is None:
             [opened] = await self._opened([digest])
             held = opened.content
+            if opened.place is not None:
+                held = self.translator.held(opened, await self._pack(opened.row.links))
             self._packs.put(digest, held, len(held) + 200)
         return held
 

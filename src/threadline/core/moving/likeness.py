@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...base.hashing import blake2b
-from ...chunks.pack import unpack_pack
 from ...ports.checkpoints import ChunkRow, split_links
 from ..context import Context
 from .translate import Fault, Opened, Translator
@@ -54,13 +53,18 @@ async def _opened(store: Context, pool: int, digests: Sequence[bytes]) -> list[O
 async def _part(store: Context, pool: int, opened: Opened) -> _Part:
     content = opened.content
     if opened.place is not None:
-        [holder] = await _opened(store, pool, split_links(opened.row.links))
-        pack = unpack_pack(holder.content)
-        if opened.place >= len(pack):
-            raise Fault(f"the chunk {opened.row.digest.hex()} is not where it points to")
-        content = pack.content(opened.place)
+        content = await _held(store, pool, opened)
     below = () if opened.is_item else tuple(split_links(opened.row.links))
     return _Part(blake2b(content, digest_size=_DIGEST_BYTES).digest(), below)
+
+
+async def _held(store: Context, pool: int, opened: Opened, level: int = 0) -> bytes:
+    """The item or the pack that a pointer leads to; a pack may have moved into another one, and that one into none."""
+    [holder] = await _opened(store, pool, split_links(opened.row.links))
+    pack = holder.content
+    if holder.place is not None and not level:
+        pack = await _held(store, pool, holder, 1)
+    return Translator(store.tools, store.tools, pool, pool).held(opened, pack)
 
 
 def _made(root: bytes, parts: dict[bytes, _Part], made: dict[bytes, bytes]) -> bytes:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import ormsgpack
 
 from ...chunks.gather import chunk_place
-from ...chunks.pack import place_in, pointer_to, unpack_pack
+from ...chunks.pack import member_of, place_in, pointer_to, unpack_pack
 from ...codec.limits import unpack
 from ...errors import Corrupt, InvalidRequest, NotFound
 from ...ports.checkpoints import CheckpointRow, ChunkRow, Found, ThreadRow, WriteRow, split_links
@@ -37,7 +37,7 @@ class Fault(Corrupt):
 
 
 class Opened(NamedTuple):
-    """A chunk without its wrapping: an item, a node, or a pointer to a place in a pack."""
+    """A chunk without its wrapping: an item, a node, or a pointer to a place in a pack, of an item or of a pack."""
 
     row: ChunkRow
     content: bytes
@@ -84,7 +84,9 @@ class Translator:
         links = b"".join([names[digest] for digest in split_links(row.links)])
         content = opened.content
         if opened.place is not None:
-            digest = self.names_anew.item(self._moved(opened, packs))
+            inside = self.held(opened, packs[row.links])
+            is_item = self.named.item(inside) == row.digest
+            digest = self.names_anew.item(inside) if is_item else self.names_anew.node(b"", inside)
             links, content = pointer_to(self.names_anew, digest, links, opened.place)
         elif opened.is_item:
             digest = self.names_anew.item(content)
@@ -93,16 +95,13 @@ class Translator:
         form, data = self.target.envelope.wrap(content, chunk_place(self.target_pool, digest))
         return ChunkRow(digest, links, form, data)
 
-    def _moved(self, opened: Opened, packs: dict[bytes, bytes]) -> bytes:
-        """The item that a pointer leads to."""
+    def held(self, opened: Opened, pack: bytes) -> bytes:
+        """The item or the pack that a pointer leads to, out of the pack that it names; raises Fault."""
         assert opened.place is not None
-        pack = unpack_pack(packs[opened.row.links])
-        if opened.place >= len(pack):
+        inside = member_of(self.named, opened.row.digest, unpack_pack(pack), opened.place)
+        if inside is None:
             raise Fault(f"the chunk {opened.row.digest.hex()} is not where it points to")
-        item = pack.content(opened.place)
-        if self.named.item(item) != opened.row.digest:
-            raise Fault(f"the chunk {opened.row.digest.hex()} was altered")
-        return item
+        return inside
 
     # -- rows
 

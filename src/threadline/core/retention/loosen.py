@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...chunks.digest import Digester
 from ...chunks.gather import chunk_place
-from ...chunks.pack import Pack, place_in, unpack_pack
-from ...errors import Corrupt, InvalidRequest, NotFound
-from ...packs.cold import is_cold
-from ...ports.checkpoints import DIGEST_BYTES, ChunkRow, split_links
-from ...ports.objects import tier_of
+from ...chunks.pack import Pack, is_pointer, member_of, place_in, unpack_pack
+from ...errors import Corrupt
+from ...ports.checkpoints import DIGEST_BYTES, ChunkRow, ThreadRow, split_links
 from ...ports.rules import mark
 from ..context import Context
-from ..paging import each_pool
+from ..paging import each_pool, each_thread
+from .gathering import gather_pool
+from .hot import hot_chunks, unwrapped
 from .prune import collect_pool
 
 __all__ = ["collect_loosened", "compact", "loosen"]
@@ -26,20 +27,34 @@ __all__ = ["collect_loosened", "compact", "loosen"]
 _BATCH = 500
 # A pack of which less is dead stays as it is.
 _MOST_DEAD = 0.25
+# A pack stands in a larger one, which stands in none.
+_MOST_ROUNDS = 3
 
 
 async def compact(store: Context) -> None:
-    """Give the space of what was deleted back to the system, dead parts of packs included."""
+    """Give the space of what was deleted back to the system, dead parts of packs included, and gather what is older."""
+    threads: dict[int, list[ThreadRow]] = {}
+    async for thread in each_thread(store.backend):
+        threads.setdefault(thread.pool, []).append(thread)
     async for pool in each_pool(store.backend):
-        if await loosen(store, pool):
-            await collect_pool(store.backend, pool)
+        await _collect_loosened(store, pool)
+        await gather_pool(store, pool, threads.get(pool, ()))
     await store.backend.compact()
 
 
 async def collect_loosened(store: Context, pool: int) -> int:
     """Delete what nothing refers to, then what is mostly dead; returns how many chunks went."""
-    removed = await collect_pool(store.backend, pool)
-    return removed + await collect_pool(store.backend, pool) if await loosen(store, pool) else removed
+    return await collect_pool(store.backend, pool) + await _collect_loosened(store, pool)
+
+
+async def _collect_loosened(store: Context, pool: int) -> int:
+    """Delete what is mostly dead: packs, then packs of which these were a part."""
+    removed = 0
+    for _ in range(_MOST_ROUNDS):
+        if not await loosen(store, pool):
+            break
+        removed += await collect_pool(store.backend, pool)
+    return removed
 
 
 async def loosen(store: Context, pool: int) -> int:
@@ -60,8 +75,8 @@ async def loosen(store: Context, pool: int) -> int:
     loosened = 0
     lonely = sorted(pointers.keys() - as_runs)
     for start in range(0, len(lonely), _BATCH):
-        for row in await _hot_chunks(store, pool, lonely[start : start + _BATCH]):
-            pack = _pack_of(store, pool, row)
+        for row in await hot_chunks(store, pool, lonely[start : start + _BATCH]):
+            pack = await _pack_of(store, pool, row)
             if pack is not None and await _loosen(store, pool, pack, pointers[row.digest]):
                 loosened += 1
     return loosened
@@ -74,23 +89,14 @@ async def _noted(store: Context, pool: int, links: dict[bytes, bytes], digests: 
     return sound
 
 
-async def _hot_chunks(store: Context, pool: int, digests: list[bytes]) -> list[ChunkRow]:
-    """The rows of these chunks, without those that are in the cold tier."""
-    tier = tier_of(store.backend)
-    found = await (tier.stored_chunks if tier is not None else store.backend.chunks)(pool, digests)
-    hot = [ChunkRow(*row) for row in found if not is_cold(row[2])]
-    await store.learn_forms([row.form for row in hot])
-    return hot
-
-
 async def _pointers(store: Context, pool: int, digests: list[bytes]) -> dict[bytes, list[tuple[ChunkRow, int]]]:
     """For each pack, the rows among these that point into it, and to which place."""
     digester = store.tools.digesters.of(pool)
     found: dict[bytes, list[tuple[ChunkRow, int]]] = {}
     names = sorted(digests)
     for start in range(0, len(names), _BATCH):
-        for row in await _hot_chunks(store, pool, names[start : start + _BATCH]):
-            content = _unwrapped(store, pool, row)
+        for row in await hot_chunks(store, pool, names[start : start + _BATCH]):
+            content = unwrapped(store, pool, row)
             if content is None or len(content) > DIGEST_BYTES:
                 continue
             try:
@@ -103,10 +109,11 @@ async def _pointers(store: Context, pool: int, digests: list[bytes]) -> dict[byt
 
 async def _loosen(store: Context, pool: int, pack: Pack, pointers: list[tuple[ChunkRow, int]]) -> bool:
     """Replace the pointers into a pack by what they point to; whether that was worth it, and done."""
-    named = store.tools.digesters.of(pool).item
-    living = [(row, pack.content(place)) for row, place in pointers if place < len(pack)]
+    digester = store.tools.digesters.of(pool)
+    found = [(row, member_of(digester, row.digest, pack, place)) for row, place in pointers]
+    living = [(row, content) for row, content in found if content is not None]
     size = sum([len(content) for _, content in living])
-    if len(living) < len(pointers) or any([named(content) != row.digest for row, content in living]):
+    if len(living) < len(pointers):
         return False
     if size >= (1 - _MOST_DEAD) * sum(map(len, pack.contents())):
         return False
@@ -118,18 +125,23 @@ async def _loosen(store: Context, pool: int, pack: Pack, pointers: list[tuple[Ch
     return True
 
 
-def _pack_of(store: Context, pool: int, row: ChunkRow) -> Pack | None:
-    content = _unwrapped(store, pool, row)
-    if content is None or store.tools.digesters.of(pool).node(row.links, content) != row.digest:
+async def _pack_of(store: Context, pool: int, row: ChunkRow) -> Pack | None:
+    """The pack of a row; of one that is a pointer, the pack that it leads to."""
+    digester = store.tools.digesters.of(pool)
+    content = unwrapped(store, pool, row)
+    if content is not None and is_pointer(digester, row.digest, row.links, content):
+        outer = None
+        for holder in await hot_chunks(store, pool, [row.links]):
+            outer = _pack_in(holder, unwrapped(store, pool, holder), digester)
+        content = None if outer is None else member_of(digester, row.digest, outer, content[0])
+        row = row._replace(links=b"")
+    return _pack_in(row, content, digester)
+
+
+def _pack_in(row: ChunkRow, content: bytes | None, digester: Digester) -> Pack | None:
+    if content is None or digester.node(row.links, content) != row.digest:
         return None
     try:
         return unpack_pack(content)
     except Corrupt:
-        return None
-
-
-def _unwrapped(store: Context, pool: int, row: ChunkRow) -> bytes | None:
-    try:
-        return store.tools.envelope.unwrap(row.form, row.data, chunk_place(pool, row.digest))
-    except (Corrupt, InvalidRequest, NotFound, TypeError):
         return None

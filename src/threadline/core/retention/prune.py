@@ -7,6 +7,7 @@ that another one's delta channel is replayed from is never let go: for such chan
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from ...base.ids import id_of_now
@@ -19,7 +20,7 @@ from ..history.graph import History, history_from, history_of
 from ..history.revisions import At, resolve
 from ..integrity.evidence import forget_evidence
 from ..lifecycle import forget_checkpoint, living, marks_of, tags_of
-from ..paging import chunk_weights, each_found, each_thread, has_chunks, thread_rows
+from ..paging import ChunkWeights, chunk_weights, each_found, each_thread, has_chunks, thread_rows
 from ..requests import Place, plain_text, text_ids
 from ..rows import fits_column
 from .policy import seconds_of
@@ -207,14 +208,20 @@ async def _collect(backend: Backend, pool: int) -> tuple[int, int]:
     chunks = await chunk_weights(backend, pool)
     reachable = chunks.reached_from(await backend.roots(pool))
     # No pointer outlives its pack: a put of the item that it stands for, between two batches, finds the row of the
-    # pointer and does not bring the item again. A backend may part a batch further, where room is short.
-    candidates = sorted((one for one in chunks if one not in reachable), key=lambda digest: not chunks[digest][0])
+    # pointer and does not bring the item again. A backend may part a batch further, where room is short. The row of a
+    # pack may be a pointer too, and goes after those that point to it.
+    candidates = sorted((one for one in chunks if one not in reachable), key=partial(_rank, chunks))
     size = max(_CHUNK_BATCH, -(-len(candidates) // _MOST_MARKINGS))
     removed = 0
     for start in range(0, len(candidates), size):
         # From the rows anew, not from the forecast: an item that was followed may point to a pack by now.
         removed += await backend.collect(pool, candidates[start : start + size], set())
     return removed, len(chunks)
+
+
+def _rank(chunks: ChunkWeights, digest: bytes) -> int:
+    links = chunks[digest][0]
+    return 2 if not links else 1 if links not in chunks or not chunks[links][0] else 0
 
 
 async def _collect_when_due(store: Context, pool: int) -> None:

@@ -1,0 +1,283 @@
+"""Compacting gathers older items and packs in larger packs: every checkpoint stays what it was."""
+
+import os
+import random
+import signal
+import sqlite3
+import threading
+import time
+
+import ormsgpack
+import pytest
+
+import threadline
+from threadline import Corrupt, KeyRing
+from threadline.chunks.digest import Digester
+from threadline.chunks.pack import PACK, pointer_to
+from threadline.core.retention import gathering
+
+STEPS = 90
+KEY = KeyRing.generate()
+WORDS = ["".join(random.Random(n).choices("abcdefghij", k=7)) for n in range(2_000)]
+
+
+def text(dice, length):
+    return " ".join(dice.choices(WORDS, k=length // 8))
+
+
+def config(thread_id="t", checkpoint_id=None):
+    configurable = {"thread_id": thread_id, "checkpoint_ns": ""}
+    return {"configurable": {**configurable, **({"checkpoint_id": checkpoint_id} if checkpoint_id else {})}}
+
+
+def put(saver, number, values, thread_id="t"):
+    checkpoint = {
+        "v": 4,
+        "id": f"{number:08d}",
+        "ts": "2026-01-01T00:00:00+00:00",
+        "channel_values": values,
+        "channel_versions": dict.fromkeys(values, number),
+        "versions_seen": {},
+    }
+    saver.put(config(thread_id, f"{number - 1:08d}" if number > 1 else None), checkpoint, {"step": number}, {})
+
+
+def states(steps=STEPS, seed=1):
+    """What a chat with some files holds after each step; every seventh step an earlier message changes."""
+    dice, messages, files = random.Random(seed), [], {}
+    for number in range(steps):
+        messages = [*messages, {"id": number, "text": text(dice, 900)}]
+        if number % 7 == 6:
+            at = dice.randrange(len(messages))
+            messages = [*messages[:at], {"id": at, "text": text(dice, 900)}, *messages[at + 1 :]]
+        if number % 3 == 0:
+            files = {**files, f"file {dice.randrange(12)}": text(dice, 1_500)}
+        yield {"messages": messages, "files": files}
+
+
+def fill(saver, steps=STEPS, thread_id="t"):
+    expected = {}
+    for number, values in enumerate(states(steps), 1):
+        put(saver, number, values, thread_id)
+        expected[f"{number:08d}"] = values
+    return expected
+
+
+def check(saver, expected, thread_id="t"):
+    """Every checkpoint, alone and in a list, with nothing remembered."""
+    saver.clear_cache()
+    listed = {one.checkpoint["id"]: dict(one.checkpoint["channel_values"]) for one in saver.list(config(thread_id))}
+    assert listed == expected
+    for name in list(expected)[::9]:
+        saver.clear_cache()
+        assert saver.get_tuple(config(thread_id, name)).checkpoint["channel_values"] == expected[name]
+    report = saver.fsck()
+    assert report.ok, report
+
+
+def chunk_bytes(path):
+    with sqlite3.connect(path) as database:
+        return database.execute("SELECT sum(length(data) + length(links)) FROM threadline_chunks").fetchone()[0]
+
+
+def outer_packs(path):
+    """The digests of the packs that rows of packs point into."""
+    packs = "SELECT links FROM threadline_chunks WHERE length(links) = 16 AND length(data) = 9"
+    with sqlite3.connect(path) as database:
+        return [one for (one,) in database.execute(f"{packs} GROUP BY links ORDER BY count(*) DESC")]
+
+
+@pytest.fixture(params=["plain", "encrypted"])
+def options(request):
+    return {"synchronous": "OFF", **({"encryption": KeyRing({"a": KEY})} if request.param == "encrypted" else {})}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "agents.db"
+
+
+@pytest.fixture
+def saver(path, options):
+    with threadline.connect(path, **options) as opened:
+        yield opened
+
+
+def test_compacting_leaves_every_checkpoint_what_it_was(saver, path, tmp_path, options):
+    expected = fill(saver)
+    before = chunk_bytes(path)
+    saver.compact()
+    assert chunk_bytes(path) < 0.85 * before
+    check(saver, expected)
+    after = chunk_bytes(path)
+    saver.compact()
+    assert chunk_bytes(path) <= after
+    put(saver, STEPS + 1, {"messages": expected[f"{STEPS:08d}"]["messages"][5:], "files": {}})
+    expected[f"{STEPS + 1:08d}"] = saver.get_tuple(config()).checkpoint["channel_values"]
+    check(saver, expected)
+    with threadline.connect(tmp_path / "copy.db", synchronous="OFF", encryption=KeyRing({"b": KEY})) as copy:
+        saver.copy_to(copy)
+        check(copy, expected)
+    saver.copy_thread("t", "fork")
+    check(saver, expected, "fork")
+
+
+def test_what_was_pruned_leaves_the_larger_packs(saver, path):
+    expected = fill(saver)
+    saver.compact()
+    gathered = chunk_bytes(path)
+    saver.thread("t").prune(keep_last=2)
+    expected = dict(list(expected.items())[-2:])
+    check(saver, expected)
+    saver.collect()
+    assert saver.collect() == 0
+    check(saver, expected)
+    assert chunk_bytes(path) < gathered
+    saver.compact()
+    check(saver, expected)
+
+
+def test_keys_rotate_through_larger_packs(path):
+    with threadline.connect(path, encryption=KeyRing({"a": KEY})) as saver:
+        expected = fill(saver, 40)
+        saver.compact()
+    ring = KeyRing({"a": KEY, "b": KeyRing.generate()}, current="b")
+    with threadline.connect(path, encryption=ring) as saver:
+        saver.rotate_keys()
+        assert saver.keys_in_use() == {"b"}
+        check(saver, expected)
+
+
+def test_damage_of_a_larger_pack_is_found(path):
+    with threadline.connect(path, synchronous="OFF") as saver:
+        fill(saver)
+        saver.compact()
+    [outer, *_] = outer_packs(path)
+    with sqlite3.connect(path) as database:
+        [(data,)] = database.execute("SELECT data FROM threadline_chunks WHERE digest = ?", (outer,))
+        database.execute(
+            "UPDATE threadline_chunks SET data = ? WHERE digest = ?", (data[:-40] + bytes(8) + data[-32:], outer)
+        )
+    with threadline.connect(path, synchronous="OFF") as saver:
+        with pytest.raises(Corrupt, match=outer.hex()):
+            saver.get_tuple(config())
+        assert not saver.fsck().ok
+    with sqlite3.connect(path) as database:
+        database.execute("DELETE FROM threadline_chunks WHERE digest = ?", (outer,))
+    with threadline.connect(path, synchronous="OFF") as saver:
+        with pytest.raises(Corrupt, match="is missing"):
+            saver.get_tuple(config())
+        assert not saver.fsck().ok
+
+
+def forged_packs(count):
+    """Packs whose rows point into one another in a circle, and the name of the first."""
+    digester = Digester()
+    header = ormsgpack.packb([[b""], b"", [200], None])
+    packs = [PACK + len(header).to_bytes(4, "big") + header + b"\xc4\xc6" + bytes([n]) * 198 for n in range(count)]
+    names = [digester.node(b"", pack) for pack in packs]
+    rows = []
+    for at, name in enumerate(names):
+        links, content = pointer_to(digester, name, names[(at + 1) % count], 0)
+        rows.append((name, links, 0, content))
+    return names, rows
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_pointers_of_packs_that_lead_in_circles_are_corrupt(path, count):
+    """Whatever a leaf of the tree is replaced by: reading ends."""
+    with threadline.connect(path, synchronous="OFF") as saver:
+        dice, messages = random.Random(3), []
+        for number in range(1, 60):
+            messages = [*messages, text(dice, 900)]
+            put(saver, number, {"messages": messages})
+    names, rows = forged_packs(count)
+    digester = Digester()
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT DISTINCT pool FROM threadline_chunks").fetchall() == [(1,)]
+        leaves = [
+            row for (row,) in database.execute("SELECT digest FROM threadline_chunks WHERE links = x'' AND form = 1")
+        ]
+        for row in rows:
+            database.execute(
+                "INSERT INTO threadline_chunks (pool, digest, links, form, data) VALUES (1, ?, ?, ?, ?)", row
+            )
+        for leaf in leaves:
+            links, content = pointer_to(digester, leaf, names[0], 0)
+            database.execute(
+                "UPDATE threadline_chunks SET links = ?, form = 0, data = ? WHERE digest = ?", (links, content, leaf)
+            )
+    with threadline.connect(path, synchronous="OFF") as saver:
+        with pytest.raises(Corrupt):
+            saver.get_tuple(config())
+        assert not saver.fsck().ok
+        saver.collect()
+        saver.compact()
+
+
+def test_puts_beside_compacting_lose_nothing(path, monkeypatch):
+    monkeypatch.setattr(gathering, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(gathering, "_MOST_SHARE", 1_000)
+    monkeypatch.setattr(gathering, "_LEVEL", 1)
+    monkeypatch.setattr(gathering, "MOST_ITEMS", 9)
+    expected, failures, done = {}, [], threading.Event()
+
+    def write(thread_id):
+        with threadline.connect(path, synchronous="OFF") as saver:
+            try:
+                expected[thread_id] = fill(saver, 60, thread_id)
+            except Exception as error:
+                failures.append(error)
+
+    def tidy():
+        with threadline.connect(path, synchronous="OFF") as saver:
+            while not done.is_set():
+                saver.compact()
+                saver.collect()
+
+    threads = [threading.Thread(target=write, args=(f"t{n}",)) for n in range(3)]
+    beside = threading.Thread(target=tidy)
+    for one in (*threads, beside):
+        one.start()
+    for one in threads:
+        one.join()
+    done.set()
+    beside.join()
+    assert not failures
+    with threadline.connect(path, synchronous="OFF") as saver:
+        saver.compact()
+        for thread_id, states_put in expected.items():
+            check(saver, states_put, thread_id)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_kill_while_compacting_leaves_everything_readable(path, monkeypatch):
+    monkeypatch.setattr(gathering, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(gathering, "_MOST_SHARE", 1_000)
+    monkeypatch.setattr(gathering, "_LEVEL", 1)
+    monkeypatch.setattr(gathering, "MOST_ITEMS", 4)
+    dice = random.Random(5)
+    with threadline.connect(path) as saver:
+        expected = fill(saver, 60)
+    gathered = 0
+    for kill in range(25):
+        child = os.fork()
+        if child == 0:
+            try:
+                with threadline.connect(path) as saver:
+                    saver.compact()
+                    time.sleep(30)
+            finally:
+                os._exit(3)
+        time.sleep(dice.uniform(0.005, 0.12))
+        os.kill(child, signal.SIGKILL)
+        assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        gathered += bool(outer_packs(path))
+        with threadline.connect(path) as saver:
+            check(saver, expected)
+            if kill % 5 == 4:  # begin anew: what was gathered is taken apart
+                saver.thread("t").prune(keep_last=1)
+                saver.collect()
+                saver.delete_thread("t")
+                expected = fill(saver, 60)
+    assert gathered
