@@ -6,7 +6,7 @@ PyMySQL's connections block, aiomysql's belong to an event loop; this file is th
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,8 @@ class Wire:
         # For how many seconds an answer is waited for; None for as long as the connection itself waits.
         self.patience = patience
         self.is_of_loop = is_of_loop(connection)
+        # Waits until something can be read; None where an event loop does that, or nobody asks.
+        self.waits: Callable[[int], Any] | None = None
         self._can_join = bool(connection.client_flag & CLIENT.MULTI_STATEMENTS)
 
     async def send(self, statements: Sequence[bytes]) -> list[Any]:
