@@ -77,7 +77,7 @@ class PostgresDriver(ServerDriver):
         return True
 
     def is_reusable(self, wire: Session, error: BaseException | None) -> bool | Awaitable[bool]:
-        if error is None and is_idle(wire.connection) and is_between_batches(wire.connection):
+        if error is None and wire.is_at_rest():
             return True
         return _is_reusable(wire.connection, error)
 

@@ -93,6 +93,15 @@ class Session:
         self._asks_at_once = waits is not None and not isinstance(connection, psycopg.AsyncConnection)
         self._memory = _memory_of(connection)
 
+    def is_at_rest(self) -> bool:
+        """Whether the connection is in no transaction and in the middle of nothing, as far as the driver knows."""
+        pgconn = self.pgconn
+        return bool(
+            pgconn.transaction_status == TransactionStatus.IDLE
+            and pgconn.pipeline_status == PipelineStatus.OFF
+            and self.connection._pipeline is None
+        )
+
     async def ask(self, statement: Statement, values: Sequence[Any]) -> list[Any]:
         """The rows that a statement gives; it is prepared when first used, where the connection allows that."""
         memory = self._memory
