@@ -88,20 +88,18 @@ class Together:
 
     def _taken(self) -> list[tuple[Put, asyncio.Future[Stamp | None]]]:
         """The first that wait, of different pools."""
-        group: list[tuple[Put, asyncio.Future[Stamp | None]]] = []
-        orders: set[tuple[int, int, str]] = set()
+        group: dict[tuple[int, int, str], tuple[Put, asyncio.Future[Stamp | None]]] = {}
         size = 0
         while self._waiting and len(group) < _MOST_TOGETHER:
             work, future = self._waiting[0]
             if not future.done():  # it was not cancelled
+                order = work.order
                 size += work.size
-                if group and (work.order in orders or size > _MOST_BYTES):
+                if group and (order in group or size > _MOST_BYTES):
                     break
-                orders.add(work.order)
-                group.append((work, future))
+                group[order] = work, future
             self._waiting.popleft()
-        group.sort(key=lambda one: one[0].order)
-        return group
+        return [group[order] for order in sorted(group)]
 
     async def _put_all(self, group: list[tuple[Put, asyncio.Future[Stamp | None]]]) -> None:
         try:

@@ -153,7 +153,7 @@ class Session:
         memory = self._memory
         sent = [(statement, wired(values)) for statement, values in questions]
         results = await self._answered(memory.asked_all(self.pgconn, sent))
-        if any(map(memory.is_of_pooler, results)):
+        if any([memory.is_of_pooler(one) for one in results if one.status == ExecStatus.FATAL_ERROR]):
             results = await self._answered(memory.asked_all(self.pgconn, sent))
         return [memory.rows(result) for result in results]
 
