@@ -18,7 +18,7 @@ CREATED := $(VENV)/.created-$(VERSION)
 FOR_USE := $(VENV)/.installed-for-use
 FOR_DEV := $(VENV)/.installed-for-development
 # Compiled by the installation, where there is a compiler.
-NATIVE  := hatch_build.py src/threadline/base/compiled.c
+NATIVE  := hatch_build.py $(wildcard src/threadline/base/*.c src/threadline/base/*.h)
 DEV_EXTRAS := dev,langgraph,pandas,postgres,mysql,redis,cold,otel,alerts,web
 OLD     := $(VENV)-oldest
 FOR_OLD := $(OLD)/.installed-$(VERSION)

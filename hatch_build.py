@@ -11,12 +11,13 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = "src/threadline/base/compiled.c"
+FOLDER = "src/threadline/base"
+SOURCES, HEADERS = [f"{FOLDER}/compiled.c", f"{FOLDER}/straight.c"], [f"{FOLDER}/compiled.h"]
 MODULE = "threadline.base.compiled"
 
 
 class NativeModule(BuildHookInterface):
-    """Compiles one C file; a failure is said, and is no error."""
+    """Compiles a few C files; a failure is said, and is no error."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel" or os.environ.get("THREADLINE_NATIVE") == "0":
@@ -36,7 +37,7 @@ class NativeModule(BuildHookInterface):
 
         root = Path(self.root)
         with tempfile.TemporaryDirectory() as made:
-            extension = Extension(MODULE, [SOURCE])
+            extension = Extension(MODULE, SOURCES, depends=HEADERS)
             command = build_ext(Distribution({"name": "threadline", "ext_modules": [extension]}))
             command.build_lib, command.build_temp = made, made
             before = os.getcwd()
@@ -47,7 +48,7 @@ class NativeModule(BuildHookInterface):
             finally:
                 os.chdir(before)
             compiled = Path(command.get_ext_fullpath(MODULE))
-            place = root / Path(SOURCE).parent / compiled.name
+            place = root / FOLDER / compiled.name
             # In one step, and as a new file: a running process may have the old one mapped.
             shutil.copy(compiled, place.with_suffix(".new"))
             os.replace(place.with_suffix(".new"), place)

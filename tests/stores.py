@@ -9,6 +9,8 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 
 import threadline
+from threadline.backends.memory.engine import MemoryEngine
+from threadline.backends.sqlite.engine import SqliteEngine
 
 
 @contextmanager
@@ -16,6 +18,19 @@ def savers(*where, make=threadline.connect, **usual):
     """Gives a function that opens savers, there and with these options unless told otherwise; closes all in the end."""
     with ExitStack() as opened:
         yield lambda *place, **options: opened.enter_context(closing(make(*(place or where), **{**usual, **options})))
+
+
+def hook_usual_puts(monkeypatch, hooked):
+    """Have `hooked(put)` take the place of an engine's own way for usual puts, on engines that are open as well."""
+
+    def get(self):
+        put = self.__dict__["put_usual"]
+        return put and hooked(put)
+
+    # A property comes before what an engine has set on itself.
+    hook = property(get, lambda self, put: self.__dict__.update(put_usual=put))
+    for engine in (MemoryEngine, SqliteEngine):
+        monkeypatch.setattr(engine, "put_usual", hook, raising=False)
 
 
 class Half:

@@ -16,14 +16,15 @@ from .backends.layers.prefix import ViewEngine, WithinLayer
 from .backends.layers.read_only import ReadOnlyLayer
 from .background import Lease, UnderWay
 from .base.checkpoint import ChannelVersions, CheckpointTuple, Config, config_of
+from .base.native import native
 from .base.versions import V, next_version
 from .codec.serializer import Serializer
 from .core import operations as ops
 from .core.context import Context, Tools
-from .core.get import Read, read_whole, to_tuple
+from .core.get import Read, read_now, read_whole, to_tuple
 from .core.listing import Search, decode_delta_history, delta_history, next_rows, search
 from .core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
-from .core.put import put_opened
+from .core.put import put_now, put_opened, put_writes_now
 from .core.requests import Place, place_of, text_id, text_ids, text_names
 from .core.rows import log_damage
 from .errors import Corrupt, InvalidRequest, NotAllowed, NotFound
@@ -69,8 +70,9 @@ class Saver(Maintenance, Moving):
             self.open()
         tools = self._tools
         prepared = prepare_put(tools, config, checkpoint, metadata, new_versions, checks_versions=tools.checks_versions)
-        self._engine.run(partial(put_opened, tools, [prepared], time.time()))
-        return _config_of(prepared)
+        put_now(tools, self._engine, prepared, time.time())
+        thread_id, namespace, _ = prepared.place
+        return config_of(thread_id, namespace, prepared.checkpoint_id)
 
     async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         if not self._tools.is_open:
@@ -83,8 +85,7 @@ class Saver(Maintenance, Moving):
         """Keep what a task wrote towards the next checkpoint; may come before its checkpoint."""
         if not self._tools.is_open:
             self.open()
-        prepared = prepare_writes(self._tools, config, writes, task_id, task_path)
-        self._engine.run(partial(put_opened, self._tools, [prepared], time.time()))
+        put_writes_now(self._tools, self._engine, config, writes, task_id, task_path, time.time())
 
     async def aput_writes(
         self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -96,8 +97,8 @@ class Saver(Maintenance, Moving):
 
     def get_tuple(self, config: Any) -> Any:
         """The checkpoint a config names, or the newest of its thread, decoded; None when there is none."""
-        place = place_of(config)
-        return self._noted(place, self._run(read_whole, place))
+        place = (native and native.place(config, Place)) or place_of(config)
+        return self._noted(place, read_now(self._tools, self._engine, place))
 
     async def aget_tuple(self, config: Any) -> Any:
         place = place_of(config)

@@ -5,11 +5,12 @@
 """
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.stores import savers
+from tests.stores import hook_usual_puts, savers
 from threadline import Unavailable
 from threadline.backends.memory.backend import MemoryBackend
 from threadline.backends.sqlite.put import SqliteBackend
@@ -30,18 +31,30 @@ def faults(monkeypatch):
     """What becomes of the next changes: 'before' fails with nothing written, 'after' with everything written."""
     planned: list[str] = []
 
+    @contextmanager
+    def fault():
+        planned_here = planned.pop(0) if planned else ""
+        if planned_here == "before":
+            raise Unavailable("the test took the storage away")
+        yield
+        if planned_here == "after":
+            raise Unavailable("the test took the answer away")
+
     def failing(apply):
         async def attempt(self, changes):
-            fault = planned.pop(0) if planned else ""
-            if fault == "before":
-                raise Unavailable("the test took the storage away")
-            outcome = await apply(self, changes)
-            if fault == "after":
-                raise Unavailable("the test took the answer away")
-            return outcome
+            with fault():
+                return await apply(self, changes)
 
         return attempt
 
+    def failing_usual(put):
+        def attempt(change):
+            with fault():
+                return put(change)
+
+        return attempt
+
+    hook_usual_puts(monkeypatch, failing_usual)
     for backend in (MemoryBackend, SqliteBackend):
         monkeypatch.setattr(backend, "apply", failing(backend.apply))
     return planned

@@ -7,7 +7,7 @@ import pytest
 from codec_anatomy import anatomy
 
 import threadline
-from threadline.chunks import cutting, encode, read, undivided, weigh
+from threadline.chunks import cutting, encode, growing, read, undivided, weigh
 
 FEW = 60_000
 
@@ -19,7 +19,8 @@ def small_bounds(monkeypatch):
     for module in (cutting, encode, read, undivided, weigh):
         monkeypatch.setattr(module, "FEW_REPEATED", FEW)
     monkeypatch.setattr(weigh, "MANY_REPEATED", FEW // 8)
-    monkeypatch.setattr(encode, "_SMALL_BYTES", 3_000)
+    for module in (encode, growing):
+        monkeypatch.setattr(module, "SMALL_BYTES", 3_000)
 
 
 def made(rng, level=0):

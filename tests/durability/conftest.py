@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import crowd_checks
 import pytest
 
+from tests.stores import hook_usual_puts
 from threadline.backends.memory.backend import MemoryBackend
 from threadline.backends.sqlite.put import SqliteBackend
 
@@ -59,8 +60,19 @@ def interleave(monkeypatch):
 
             return call
 
+        def hooked_usual(put):
+            def call(change):
+                fire("before")
+                stamp = put(change)
+                fire("after")
+                return stamp
+
+            return call
+
         for backend in (MemoryBackend, SqliteBackend):
             monkeypatch.setattr(backend, method, hooked(getattr(backend, method)))
+        if method == "apply":
+            hook_usual_puts(monkeypatch, hooked_usual)
         return lambda: not actions
 
     return arrange

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..base.drive import BlockingClock, LoopClock, run_now
 from ..errors import Closed, ThreadlineError, Unavailable
 from ..ports.checkpoints import Backend
-from ..ports.engine import Operation
+from ..ports.engine import FindNow, Operation, PutUsual
 from ..ports.rules import GENERATION_SHIFT
 from .layers.layer import Layering
 from .layers.patience import UnhurriedLayer
@@ -67,6 +67,8 @@ class ServerEngine(ABC):
     opens_inline = False
     is_in_memory = False
     prefers_batches = True
+    put_usual: PutUsual | None = None
+    find_now: FindNow | None = None
     url = ""
     # What the driver raises when the server, or the way to it, fails.
     driver_errors: tuple[type[Exception], ...] = ()

@@ -15,13 +15,13 @@
  * too. Containers are read with their size checked at each step, and a part is held while it is looked at.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "compiled.h"
+
 #include <datetime.h>
 #include <structmember.h>
 
 /* What base/native.py expects: a module that was compiled of another version of this file is not used. */
-#define INTERFACE 4
+#define INTERFACE 5
 
 /* Values nested deeper, or with more parts, are left to the comparison by bytes. */
 #define DEEPEST 32
@@ -44,11 +44,6 @@ typedef struct {
     PyObject_VAR_HEAD
     Part parts[1];
 } Shot;
-
-/* Where a pydantic model keeps what is not in its __dict__: offsets of its slots, 0 for none. */
-typedef struct {
-    Py_ssize_t extra, private_;
-} Slots;
 
 static void
 shot_dealloc(Shot *shot)
@@ -75,11 +70,6 @@ static PyType_Spec shot_spec = {
     .slots = shot_slots,
 };
 
-typedef struct {
-    PyTypeObject *shot_type;
-    PyTypeObject *hook_type;
-} State;
-
 static int
 is_immutable(PyObject *value)
 {
@@ -89,7 +79,7 @@ is_immutable(PyObject *value)
 }
 
 /* The slots of a class that `classes` describes; 0 if it is not there. Such a description is a pair of numbers. */
-static int
+int
 find_slots(PyObject *classes, PyTypeObject *type, Slots *slots)
 {
     PyTypeObject *meta = Py_TYPE(type);
@@ -110,7 +100,7 @@ in_slot(PyObject *value, Py_ssize_t offset)
 }
 
 /* Whether a slot that may hold a dict holds nothing: then there is nothing of it to store. */
-static int
+int
 is_without(PyObject *value, Py_ssize_t offset)
 {
     if (!offset)
@@ -512,6 +502,31 @@ size_of(unsigned char marker)
     return marker < 0xc0 ? 1 + (marker & 31) : sizes[marker - 0xc0];
 }
 
+/* Whether bytes are among packed values that stand side by side; see `holds_bytes`. */
+int
+bytes_are_within(const unsigned char *at, size_t left)
+{
+    while (left) {
+        int size = size_of(*at);
+        size_t whole = (size_t)size;
+        if (size <= 0) {
+            size_t width = (size_t)-size, length = 0;
+            if (!size || left <= width)
+                return 1;
+            for (size_t place = 1; place <= width; place++)
+                length = length << 8 | at[place];
+            if (length > left)
+                return 1; /* and the sum below cannot overflow */
+            whole = 1 + width + length + (*at < 0xd0); /* an extension has its type beside its length */
+        }
+        if (whole > left)
+            return 1;
+        at += whole;
+        left -= whole;
+    }
+    return 0;
+}
+
 PyDoc_STRVAR(holds_bytes_doc, "holds_bytes(packed)\n--\n\n"
 "Whether msgpack's bytes are among values that stand side by side, at any depth; not within extensions. True for what is\n"
 "cut short, or is not msgpack.");
@@ -524,26 +539,7 @@ holds_bytes(PyObject *module, PyObject *packed)
         return NULL;
     }
     const unsigned char *at = (const unsigned char *)PyBytes_AS_STRING(packed);
-    size_t left = (size_t)PyBytes_GET_SIZE(packed);
-    while (left) {
-        int size = size_of(*at);
-        size_t whole = (size_t)size;
-        if (size <= 0) {
-            size_t width = (size_t)-size, length = 0;
-            if (!size || left <= width)
-                Py_RETURN_TRUE;
-            for (size_t place = 1; place <= width; place++)
-                length = length << 8 | at[place];
-            if (length > left)
-                Py_RETURN_TRUE; /* and the sum below cannot overflow */
-            whole = 1 + width + length + (*at < 0xd0); /* an extension has its type beside its length */
-        }
-        if (whole > left)
-            Py_RETURN_TRUE;
-        at += whole;
-        left -= whole;
-    }
-    Py_RETURN_FALSE;
+    return PyBool_FromLong(bytes_are_within(at, (size_t)PyBytes_GET_SIZE(packed)));
 }
 
 /* -- what a packer asks */
@@ -853,6 +849,8 @@ execute(PyObject *module)
     state->shot_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &shot_spec, NULL);
     if (state->hook_type == NULL || state->shot_type == NULL || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
         return -1;
+    if (straight_prepare(state) < 0 || PyModule_AddFunctions(module, straight_methods) < 0)
+        return -1;
     return PyModule_AddType(module, state->shot_type);
 }
 
@@ -878,6 +876,7 @@ static void
 release(void *module)
 {
     clear((PyObject *)module);
+    straight_release(PyModule_GetState((PyObject *)module));
 }
 
 static PyModuleDef_Slot module_slots[] = {

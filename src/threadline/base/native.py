@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 __all__ = ["native"]
 
-_INTERFACE = 4
+_INTERFACE = 5
 
 if TYPE_CHECKING:
     from . import compiled

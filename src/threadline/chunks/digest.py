@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..base.hashing import blake2b
 from ..ports.checkpoints import DIGEST_BYTES
 
@@ -17,15 +19,16 @@ class Digester:
 
     def __init__(self, key: bytes = b"") -> None:
         self.key = key
-        self._item = blake2b(digest_size=DIGEST_BYTES, person=b"item", key=key)
+        # What the name of an item begins with; to be copied.
+        self.begun: Any = blake2b(digest_size=DIGEST_BYTES, person=b"item", key=key)
         self._node = blake2b(digest_size=DIGEST_BYTES, person=b"node", key=key)
         self._pointer = blake2b(digest_size=8, person=b"pointer", key=key)
 
     def item(self, content: bytes) -> bytes:
         """The name of an item, or of a piece of one."""
-        hashed = self._item.copy()
+        hashed = self.begun.copy()
         hashed.update(content)
-        return hashed.digest()
+        return hashed.digest()  # type: ignore[no-any-return]
 
     def node(self, links: bytes, content: bytes) -> bytes:
         """The name of a node; the number of links keeps links and content apart."""

@@ -26,10 +26,10 @@ from .cutting import (
     UNCOUNTED_BYTES,
     check_entries,
     check_size,
-    ends_run,
     pieces,
 )
 from .digest import Digester
+from .growing import SMALL_BYTES, cost_of, extend, grown
 from .refs import LIST, MAP, PIECES, Pair, is_plain
 from .runs import Batch, Chunks, cut, root_of
 from .unchanged import (
@@ -55,8 +55,6 @@ packb, unpackb, Ext = ormsgpack.packb, ormsgpack.unpackb, ormsgpack.Ext
 _DEEPEST_NESTED = 64
 # A container of at most so many plain values is packed whole first: most are small enough to be one inline item.
 _FEW = 8
-# A smaller sequence is far from being too large.
-_SMALL_BYTES = 1 << 20
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _NOTHING = Block(0, 0, 0)
 # What takes a few bytes, whatever it is.
@@ -99,6 +97,8 @@ class Encoder:
                     content = self.codec.encode_natively(values, path)
                     if len(content) < INLINE_BYTES:
                         return (b"", content), content
+                if not self.trust_identity and (made := grown(before, values, self.codec, batch, self.digester)):
+                    return made.root, made
                 return self._sequence(LIST, values, None, path, batch, before)
         elif kind is dict and value and has_text_keys(value):
             pairs = value.copy()
@@ -212,13 +212,13 @@ class Encoder:
             made = self._one_by_one(old, kind, values, keys, path, batch, level)
         if made is old:
             return made.root, made
-        made.cost_bytes = made.size + 150 * len(values) + 500
+        made.cost_bytes = cost_of(made)
         made.kinds = frozenset(map(type, values)) if not is_same else _kinds_of(old, values)
         if self.trust_identity:
             made.objects = values
         if is_long:
             _remember_parts(made, old, taking, is_same=is_same)
-        if made.size > _SMALL_BYTES:
+        if made.size > SMALL_BYTES:
             _check(made, path, level)
             if not level and not is_light(made):
                 # What is stored already is not at hand: all chunks are made once more, as they are.
@@ -325,41 +325,9 @@ class Encoder:
     ) -> Sequence | None:
         """The sequence of before, with items behind it whose states are `added`; None as `_cut` has it."""
         new = old.grown(keys, heads, added)
-        if keys is None and self._extend(new, old, added, state, batch):
+        if keys is None and extend(new, old, added, state, batch, self.digester):
             return new
         return self._cut(new, old, Block(0, 0, len(old.heads)), state, batch, level)
-
-    def _extend(self, new: Sequence, old: Sequence, added: bytes, state: Callable[[int], bytes], batch: Batch) -> bool:
-        """Whether the items that a list got close no run, and it is done: what nearly every list of messages becomes.
-
-        Where there is more to do, nothing is done yet.
-        """
-        heads, at, length, links = new.heads, 0, old.open_count, old.open_links
-        has_markers = 0xC4 in added or 0xC5 in added or 0xC6 in added  # of bytes, or of letters of many languages
-        if length < 0 or (has_markers and (native is None or native.holds_bytes(added))):
-            return False
-        ends: list[int] = []
-        pairs: list[Pair] = []
-        fresh: Chunks = {}
-        for place in range(len(old.heads), len(heads)):
-            packed = added[at:] if place == len(heads) - 1 else state(place)
-            content = ext_frame(OBJECT, heads[place], packed) if heads[place] else packed
-            if not INLINE_BYTES <= len(content) <= LARGE_ITEM_BYTES or not added.startswith(packed, at):
-                return False
-            digest = self.digester.item(content)
-            length, at = length + 1, at + len(packed)
-            if length >= FEWEST_IN_RUN and ends_run((digest, None), length):
-                return False
-            fresh[digest] = b"", content
-            links += digest
-            ends.append(old.size + at)
-            pairs.append((digest, None))
-        new.ends, new.pairs = [*old.ends, *ends], [*old.pairs, *pairs]
-        new.bounds, new.names, new.are_packed, new.levels = old.bounds, old.names, old.are_packed, old.levels
-        new.open_links, new.open_count = links, length
-        batch.chunks.update(fresh)
-        new.root = root_of(LIST, new.levels, links, length, batch, self.digester)
-        return True
 
     def _made(
         self, new: Sequence, old: Sequence | None, state: Callable[[int], bytes], batch: Batch, level: int

@@ -103,24 +103,8 @@ class Gatherer:
 
     async def gather(self, pool: int, refs: Iterable[Ref | Pair], fetch: FetchChunks, pile: Pile) -> None:
         """Fill the pile with all the references need: each chunk once, a level's chunks in one query."""
-        nodes: dict[bytes, tuple[int, int]] = {}  # digest -> kind, depth
-        items: set[bytes] = set()
+        items, nodes = _needs(refs, pile)
         followed: set[bytes] = set()  # roots whose own needs are noted: many may name one
-        for ref in refs:
-            if not isinstance(ref, tuple):
-                _need(ref, pile, items, nodes)
-            elif ref[0]:
-                if ref[1] is None:
-                    items.add(ref[0])
-                elif (leaves := leaves_of_short(ref[1])) is not None:
-                    digests = split_links(ref[0])
-                    if leaves:
-                        nodes.update(dict.fromkeys(digests[:leaves], (ref[1][0], 1)))
-                        del digests[:leaves]
-                    items.update(digests)
-                else:
-                    with suppress(Corrupt):  # whoever needs the value will find the same
-                        _need(unpack_ref(*ref), pile, items, nodes)
         try:
             while items or nodes:
                 absent = self._from_cache(pile, items, nodes)
@@ -135,6 +119,11 @@ class Gatherer:
                 nodes = below
         except MemoryError:
             pile.give_up()
+
+    def has(self, refs: Iterable[Ref | Pair], pile: Pile) -> bool:
+        """Whether all that the references need are items which are remembered; the pile gets them."""
+        items, nodes = _needs(refs, pile)
+        return not nodes and not self._from_cache(pile, items, nodes)
 
     async def gather_nodes(
         self, pool: int, nodes: dict[bytes, tuple[int, int]], fetch: FetchChunks, pile: Pile
@@ -295,6 +284,28 @@ class Gatherer:
                 found[digest] = content
         pile.items.update(found)
         self.contents.add_new(found, _item_cost)
+
+
+def _needs(refs: Iterable[Ref | Pair], pile: Pile) -> tuple[set[bytes], dict[bytes, tuple[int, int]]]:
+    """The items and the nodes (digest -> kind, depth) that references name."""
+    nodes: dict[bytes, tuple[int, int]] = {}
+    items: set[bytes] = set()
+    for ref in refs:
+        if not isinstance(ref, tuple):
+            _need(ref, pile, items, nodes)
+        elif ref[0]:
+            if ref[1] is None:
+                items.add(ref[0])
+            elif (leaves := leaves_of_short(ref[1])) is not None:
+                digests = split_links(ref[0])
+                if leaves:
+                    nodes.update(dict.fromkeys(digests[:leaves], (ref[1][0], 1)))
+                    del digests[:leaves]
+                items.update(digests)
+            else:
+                with suppress(Corrupt):  # whoever needs the value will find the same
+                    _need(unpack_ref(*ref), pile, items, nodes)
+    return items, nodes
 
 
 def _item_cost(content: bytes) -> int:

@@ -57,7 +57,7 @@ class Reader:
         # Fill a pile with what references need, or with nothing but nodes or roots (chunks/gather.py).
         self.gather, self.gather_nodes = gatherer.gather, gatherer.gather_nodes
         self.gather_roots = gatherer.gather_roots
-        self.keep = gatherer.keep
+        self.keep, self.has = gatherer.keep, gatherer.has
         self.decoded: BoundedCache[bytes, Any] = BoundedCache(decoded_bytes)
 
     def values(self, wanted: Sequence[Pair | Encoded], pile: Pile) -> list[Any]:

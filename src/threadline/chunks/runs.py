@@ -106,9 +106,10 @@ def root_of(kind: int, levels: list[list[bytes]], links: bytes, entries: Any, ba
     """The root over the nodes of closed runs, from the leaves up, and the entries of the open run with their links."""
     if type(entries) is list and kind == LIST and entries.count(None) == len(entries):
         entries = len(entries)
+    packed = [kind, [], entries]
     if levels:
         links = b"".join((*chain.from_iterable(reversed(levels)), links))
-    packed = [kind, list(map(len, reversed(levels))), entries]
+        packed[1] = list(map(len, reversed(levels)))
     content = ormsgpack.packb(packed)
     if len(links) + len(content) <= ROOT_BYTES:
         return links, packed

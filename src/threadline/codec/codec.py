@@ -134,10 +134,10 @@ class Codec:
 
     def encode_natively(self, value: Any, path: str = "") -> bytes:
         """The bytes of a value in Threadline's own encoding, whatever serializer was given."""
-        if self._generation != registry.generation:
+        if self.generation != registry.generation:
             self._forget()
         try:
-            packed = packb(value, self._pack_object, OPTIONS)
+            packed = packb(value, self.pack_value, OPTIONS)
         except (TypeError, ValueError, RecursionError):
             return encode_slowly(value, path, self._plan)
         if (0xC4 in packed or 0xC5 in packed or 0xC6 in packed) and hides_mutable_bytes(value):
@@ -151,14 +151,14 @@ class Codec:
             group = take_apart(value, self.alike, self._plan)
             if group is not None:
                 with suppress(TypeError, ValueError, RecursionError):  # then one by one, which may say what is wrong
-                    packed = packb(group, self._pack_object, OPTIONS)
+                    packed = packb(group, self.pack_value, OPTIONS)
                     if not may_hold_bytes(packed) or not hides_mutable_bytes(group[2]):
                         return ext_frame(OBJECT, _GROUP_HEADER, packed)
         return self.encode_natively(value)
 
     def states(self, values: list[Any]) -> tuple[list[bytes], list[Any]]:
         """The type header of each value, and what is packed behind it: the value itself where the header is empty."""
-        if self._generation != registry.generation:
+        if self.generation != registry.generation:
             self._forget()
         kinds, alike = list(map(type, values)), self.alike
         if _NATIVE.issuperset(kinds):
@@ -176,7 +176,7 @@ class Codec:
 
     def decode(self, data: bytes) -> Any:
         """The value of some bytes; NotAllowed or Corrupt when it cannot or may not be rebuilt."""
-        if self._generation != registry.generation:
+        if self.generation != registry.generation:
             self._forget()
         # What is one object may have it all: what it holds is not checked for depth, what that holds is.
         hook = self._whole if data and data[0] in EXT_HEADERS else self._checked
@@ -217,7 +217,7 @@ class Codec:
 
     def decode_items(self, items: list[bytes]) -> list[Any]:
         """The values of items that were encoded one by one; objects are unpacked together, which is faster."""
-        if self._generation != registry.generation:
+        if self.generation != registry.generation:
             self._forget()
         builders, names, states, sizes = self._builders, [], [array_header(len(items))], EXT_HEADERS
         try:
@@ -259,13 +259,13 @@ class Codec:
 
     def refresh(self) -> Codec:
         """This codec, which has noticed the registrations made since."""
-        if self._generation != registry.generation:
+        if self.generation != registry.generation:
             self._forget()
         return self
 
     def _forget(self) -> None:
         """Start over with what a type means, because registrations have changed."""
-        self._generation = registry.generation
+        self.generation = registry.generation
         self._builders: dict[bytes, Callable[[Any], Any]] = dict(BUILTIN_BUILDERS)
         self._plans: dict[type, Plan] = dict(BUILTIN_PLANS)
         self._plans[set] = make_plan("s", self._sorted_members)
@@ -277,7 +277,7 @@ class Codec:
         self._enums: set[type] = set()
         self._members: dict[int, Any] = {}
         self._held: list[Any] = []
-        self._pack_object, self.pack_within = self._hook_within(None), self._hook_within(_DEEPEST_WITHIN)
+        self.pack_value, self.pack_within = self._hook_within(None), self._hook_within(_DEEPEST_WITHIN)
 
     # -- encoding
 

@@ -40,6 +40,8 @@ class Envelope:
             raise InvalidRequest(f"compression is 'zstd' or None, not {compression!r}")
         self.compression = compression
         self.ring = ring
+        # The hash that the checksum of a row begins with; None where rows are sealed.
+        self.begun: Any = _ROW if ring is None else None
         # The numbers of the store's keys; filled from the store when it opens.
         self.key_numbers: dict[str, int] = {}
         self._local = threading.local()

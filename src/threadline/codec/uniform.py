@@ -56,7 +56,8 @@ class Alike:
         self._meet = meet
         self.headers: dict[type, bytes] = {}
         self._known: dict[type, _Known] = {}
-        self._counts: dict[type, int] = {}
+        # How many fields an object of each class has.
+        self.counts: dict[type, int] = {}
         self._together: dict[frozenset[type], _Together] = {}
         self._others: set[type] = set()
         # Of those that the native module may compare: where an object has its other parts (base/compiled.c).
@@ -78,7 +79,7 @@ class Alike:
             states = list(map(_dict_of, values))
         except AttributeError:  # an instance that was never set up
             return None
-        if list(map(len, states)) != list(map(self._counts.__getitem__, kinds)):
+        if list(map(len, states)) != list(map(self.counts.__getitem__, kinds)):
             return None
         if not together.are_models and not self._have_fields(states, kinds):
             return None
@@ -134,7 +135,7 @@ class Alike:
             if known is None:
                 self._others.add(kind)
                 return False
-            self._counts[kind] = len(known.fields.names)
+            self.counts[kind] = len(known.fields.names)
             self.headers[kind] = known.header
             self._known[kind] = known
             if native is not None and known.fields.mask_of is None:

@@ -12,6 +12,7 @@ import ormsgpack
 
 from ..base.checkpoint import INTERRUPT, TASKS, CheckpointTuple, PendingWrite, config_of
 from ..base.damage import Damaged
+from ..base.native import native
 from ..base.versions import next_version, sort_key
 from ..chunks.gather import Pile
 from ..chunks.lazy import LazyValues
@@ -19,10 +20,11 @@ from ..chunks.read import reached
 from ..chunks.refs import Pair, Ref, pairs_of
 from ..chunks.unchanged import Sequence
 from ..errors import Corrupt, NotAllowed, NotFound
-from ..ports.checkpoints import Found, Query, WriteRow
+from ..ports.checkpoints import DIGEST_BYTES, Found, Query, WriteRow
+from ..ports.engine import Engine
 from ..ports.rules import asks
 from .attempts import ATTEMPTS, gave_up
-from .context import Context, Tools
+from .context import Context, Tools, bound
 from .requests import Place
 from .rows import ABSENT, Document, log_damage, name_of, read_document
 
@@ -31,6 +33,7 @@ __all__ = [
     "Rows",
     "complete",
     "name_of_write",
+    "read_now",
     "read_one",
     "read_page",
     "read_whole",
@@ -43,7 +46,7 @@ __all__ = [
 packb, unpackb = ormsgpack.packb, ormsgpack.unpackb
 _channel_of = itemgetter(5)  # of a `WriteRow`
 _pair_of = itemgetter(1)  # of such a row and where its value is
-_links_of = itemgetter(0)  # of such a place
+_form_of = itemgetter(7)  # of a `WriteRow`
 
 
 class Read(NamedTuple):
@@ -95,31 +98,56 @@ async def _completed(store: Context, place: Place, found: Found, with_writes: bo
     raise gave_up(f"read of thread {place.thread_id!r}", why, NotFound)
 
 
+def read_now(tools: Tools, engine: Engine, place: Place) -> Read | None:
+    """`read_whole` on the calling thread: without a coroutine, where the engine has a way and all else is at hand."""
+    find = engine.find_now
+    if find is None or not tools.is_open:
+        return engine.run(bound(tools, read_whole, place))
+    found = find(*place)
+    if found is None:
+        return None
+    if not found[3][4] and not found[3][6] and not any(map(_form_of, found[4])):
+        read, refs = _at_hand(tools, found)
+        if read is not None and (not refs or tools.reader.has(refs, read.pile)):
+            return read
+    return engine.run(bound(tools, read_whole, place))
+
+
 async def read_whole(store: Context, place: Place) -> Read | None:
     """As `read_one`, for a caller that decodes all values at once: what was put here last is not gathered again."""
     found, tools = await store.find(*place), store.tools
     if found is None:
         return None
+    read, refs = _at_hand(tools, found)
+    if read is not None and refs:
+        await tools.reader.gather(found.pool, refs, partial(store.chunks, found.pool), read.pile)
+    if read is None or read.pile.damaged:
+        return await _completed(store, place, found)
+    return read
+
+
+def _at_hand(tools: Tools, found: Found) -> tuple[Read | None, list[Pair]]:
+    """A checkpoint that was put or got here last, and which of its references need chunks; None for any other."""
     line = tools.line_of(found)
     if line is None or not line.sources or tools.reader.share_decoded or tools.codec.foreign is not None:
-        return await _completed(store, place, found)
+        return None, []
     document = read_document(found, tools.codec, tools.envelope, line.roots)
     if document.v < 4:
-        return await _completed(store, place, found)
-    sources, pile, writes = line.sources, Pile(), []
-    refs = [pair for name, pair in line.roots.pairs.items() if name not in sources or sources[name].root != pair]
-    if len(refs) + len(sources) > len(line.roots.pairs):
+        return None, []
+    sources, roots = line.sources, line.roots.pairs
+    refs = [pair for name, pair in roots.items() if pair[0] and (name not in sources or sources[name].root != pair)]
+    if not sources.keys() <= roots.keys() or any([roots[name] != one.root for name, one in sources.items()]):
         # A source may be of another checkpoint, whose value has changed or gone since.
-        sources = {name: one for name, one in sources.items() if line.roots.pairs.get(name) == one.root}
+        sources = {name: one for name, one in sources.items() if roots.get(name) == one.root}
+    writes: list[tuple[WriteRow, Pair]] = []
     if found.writes:
         _note_questions(tools, found)
-        writes = [(write, write_ref(tools, found.thread_id, write)) for write in found.writes]
-        refs += map(_pair_of, writes)
-    if any(map(_links_of, refs)):
-        await tools.reader.gather(found.pool, refs, partial(store.chunks, found.pool), pile)
-        if pile.damaged:
-            return await _completed(store, place, found)
-    return tuple.__new__(Read, (found, document, writes, pile, [], sources))
+        for write in found.writes:
+            pair = write_ref(tools, found.thread_id, write)
+            writes.append((write, pair))
+            if pair[0]:
+                refs.append(pair)
+    return tuple.__new__(Read, (found, document, writes, Pile(), [], sources)), refs
 
 
 async def read_page(store: Context, query: Query) -> Rows:
@@ -199,9 +227,14 @@ async def _parent_sends(store: Context, found: Found, document: Document) -> lis
 def write_ref(tools: Tools, thread_id: str, write: WriteRow) -> Pair:
     """Where the value of a pending write is; Corrupt and NotFound (a key) name the write."""
     try:
-        place = packb(["write", thread_id, *write[:7]])  # as `write_place` has it
-        packed = unpackb(tools.envelope.unwrap_row(write[7], write[8], place))
-        return (b"", packed) if type(packed) is bytes else pairs_of(write[6], {"": packed})[""]
+        place = ["write", thread_id, *write[:7]]  # as `write_place` has it
+        content = native.checked(place, write[8], packb, tools.envelope.begun) if native and not write[7] else None
+        packed = unpackb(content or tools.envelope.unwrap_row(write[7], write[8], packb(place)))
+        if type(packed) is bytes:
+            return b"", packed
+        if packed is None and len(write[6]) == DIGEST_BYTES:
+            return write[6], None
+        return pairs_of(write[6], {"": packed})[""]
     except NotFound as error:
         raise NotFound(f"{name_of_write(thread_id, write)}: {error}") from None
     except (Corrupt, ValueError, TypeError) as error:

@@ -16,8 +16,11 @@ import ormsgpack
 
 from ..base.checkpoint import INTERRUPT, WRITES_IDX_MAP, get_checkpoint_metadata
 from ..base.namespaces import ROOT
+from ..base.native import native
 from ..chunks.encode import Batch, Encoder, Source
 from ..chunks.refs import Pair
+from ..codec.allowed import registry
+from ..codec.codec import OPTIONS
 from ..errors import InvalidRequest
 from ..ports.checkpoints import Witness, WriteRow
 from .context import Descent, Tools
@@ -25,7 +28,15 @@ from .known import Known
 from .requests import Place, check_put, check_writes, place_of, text_id
 from .rows import DELTA_COUNTERS, Draft, Roots, draft
 
-__all__ = ["Prepared", "PreparedPut", "PreparedWrites", "prepare_put", "prepare_writes"]
+__all__ = [
+    "Prepared",
+    "PreparedPut",
+    "PreparedWrites",
+    "encode_writes",
+    "prepare_put",
+    "prepare_writes",
+    "prepared_writes",
+]
 
 log = logging.getLogger("threadline")
 _LARGE_CHECKPOINT_BYTES = 10_000_000
@@ -33,6 +44,7 @@ _LARGE_CHECKPOINT_BYTES = 10_000_000
 _OWN_LINES = ("fork", "update")
 _NOTHING: Mapping[str, Source] = {}
 _new, packb = tuple.__new__, ormsgpack.packb
+_NONE: tuple[Pair, Source] = (b"", b"\xc0"), b"\xc0"
 
 
 class _Prepared:
@@ -69,6 +81,8 @@ class PreparedPut(_Prepared):
     sibling: PreparedPut | None = None
     # Channels that keep the parent's root if it has this version.
     inherits: Collection[str] = ()
+    # Those of them that do, once that was looked up.
+    kept: Collection[str] | None = None
     # The namespace's newest checkpoint as this writer knows it: another one by now is a conflict.
     head: tuple[str, str | None] | None = None
     # Values that were encoded only to be compared with those of the parent, whose roots are kept.
@@ -95,17 +109,26 @@ class PreparedPut(_Prepared):
         if self._settled is None:
             pairs = self.pairs
             if self.parent is not None and self.inherits:
-                versions, since, there = self.versions, self.parent.versions, self.parent.pairs
-                pairs = pairs.copy()
-                for name in self.inherits:
-                    if name in there and since.get(name) == versions[name]:
-                        pairs[name] = there[name]
+                there, pairs = self.parent.pairs, pairs.copy()
+                for name in self.kept if self.kept is not None else self._keeps():
+                    pairs[name] = there[name]
             self._settled = Roots(self.versions, pairs)
         return self._settled
 
+    def keep(self) -> Collection[str]:
+        """Find the channels that keep the root of the parent, which is known."""
+        self.kept = self._keeps() if self.parent is not None and self.inherits else ()
+        return self.kept
+
+    def _keeps(self) -> Collection[str]:
+        assert self.parent is not None
+        versions, since, there = self.versions, self.parent.versions, self.parent.pairs
+        # In an order: that of a set is another one in each process.
+        return {name: None for name in self.inherits if name in there and since.get(name) == versions[name]}
+
     def unsettle(self) -> None:
         """Forget the parent, which must be read anew."""
-        self.parent, self.parent_is_known, self.parent_row, self._settled = None, False, None, None
+        self.parent, self.parent_is_known, self.parent_row, self._settled, self.kept = None, False, None, None, None
 
     def encode_again(self) -> None:
         """Make all chunks anew, from what was encoded, under the names that the encoder gives."""
@@ -128,19 +151,22 @@ class PreparedWrites(_Prepared):
 
     # Whether each must be the first of its key: one that is there already is a conflict.
     are_first = False
+    # Whether the rows are as they will be stored: each with the checksum that binds it to its place.
+    are_bound = False
+    # Whether one is of a special channel, which has a place of its own.
+    is_special = False
 
-    def __init__(self, place: Place, known: Known | None, encoder: Encoder) -> None:
-        self.place, self.known, self.encoder = place, known, encoder
-        self.batch = Batch(known.digests if known is not None else ())
+    def __init__(self, place: Place, known: Known | None, encoder: Encoder, batch: Batch) -> None:
+        self.place, self.known, self.encoder, self.batch = place, known, encoder, batch
         self.writes: list[WriteRow] = []
         self.sources: list[Source] = []
 
     def encode_again(self) -> None:
         """Make all chunks anew, as `PreparedPut.encode_again` does."""
-        self.batch = Batch()
+        self.batch, self.are_bound = Batch(), False
         for place, source in enumerate(self.sources):
             (links, packed), _ = self.encoder.again(source, self.batch)
-            self.writes[place] = self.writes[place]._replace(links=links, data=packb(packed))
+            self.writes[place] = self.writes[place]._replace(links=links, form=0, data=packb(packed))
 
 
 def prepare_put(
@@ -157,16 +183,15 @@ def prepare_put(
 
     With `checks_versions` it is refused, when it is applied, if a value is not its parent's and the version is.
     """
-    place = place_of(config)
+    given = native and native.request(config, checkpoint, metadata, new_versions, packb, OPTIONS, Place, Draft)
+    place, checkpoint_id, drafted, versions, inherits = given or _request(config, checkpoint, metadata, new_versions)
     thread_id, namespace, parent_id = place
-    checkpoint_id = check_put(config, checkpoint, metadata, new_versions)
     if parent_id == checkpoint_id:
         raise InvalidRequest(f"checkpoint {checkpoint_id} cannot be its own parent: the config names it")
     known, line = tools.known.of(thread_id), tools.lines((thread_id, namespace))
     put = PreparedPut(place, known, tools.sole_encoder or tools.encoder(known))
-    put.checkpoint_id = checkpoint_id
-    put.drafted = draft(checkpoint, get_checkpoint_metadata(config, metadata), tools.codec)
-    put.versions = dict(checkpoint["channel_versions"])
+    put.checkpoint_id, put.versions = checkpoint_id, versions
+    put.drafted = drafted or draft(checkpoint, get_checkpoint_metadata(config, metadata), tools.codec)
     before: Mapping[str, Source] = _NOTHING
     if line is not None and known is not None and line[1] == known.mark:
         before = line[3]
@@ -176,7 +201,7 @@ def prepare_put(
         put.parent_is_known = True
     else:
         put.checks_versions = checks_versions
-        put.inherits = list(filterfalse(new_versions.__contains__, put.versions))
+        put.inherits = inherits
         if siblings and (sibling := siblings.get((thread_id, namespace, parent_id))) is not None:
             before = _follow(put, sibling, before)
     _encode(put, checkpoint.get("channel_values") or {}, before)
@@ -193,6 +218,15 @@ def prepare_put(
     return put
 
 
+def _request(config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> tuple[Any, ...]:
+    """What a put is given, checked and taken apart: what `native.request` leaves to Python, and all without it."""
+    place = place_of(config)
+    checkpoint_id = check_put(config, checkpoint, metadata, new_versions)
+    versions = dict(checkpoint["channel_versions"])
+    inherits = list(filterfalse(new_versions.__contains__, versions))
+    return place, checkpoint_id, None, versions, inherits
+
+
 def prepare_writes(
     tools: Tools,
     config: Mapping[str, Any],
@@ -203,39 +237,93 @@ def prepare_writes(
     are_first: bool = False,
 ) -> PreparedWrites:
     """Check and encode the writes of one task."""
-    place = place_of(config)
-    thread_id, namespace, checkpoint_id = place
-    checked = check_writes(writes, task_id, task_path)
-    if checkpoint_id is None:
+    place: Place = (native and native.place(config, Place)) or place_of(config)
+    if place.checkpoint_id is None:
+        check_writes(writes, task_id, task_path)
         raise InvalidRequest("put_writes needs a config with a checkpoint_id: the one that put() returned")
-    known = tools.known.of(thread_id)
-    prepared = PreparedWrites(place, known, tools.sole_encoder or tools.encoder(known))
-    if are_first:
-        prepared.are_first = True
-    prepared.descent = tools.coming.get((thread_id, checkpoint_id)) or (checkpoint_id, True)
-    encode, batch, rows, sources = prepared.encoder.alone, prepared.batch, prepared.writes, prepared.sources
-    if type(task_id) is not str:
-        task_id = text_id(task_id, "task_id")
-    for position, (channel, value) in enumerate(checked):
+    known = tools.known.of(place.thread_id)
+    encoder, batch = tools.sole_encoder or tools.encoder(known), Batch(known.digests if known is not None else ())
+    found = encode_writes(tools, encoder, place, writes, task_id, task_path, batch)
+    prepared = prepared_writes(tools, encoder, place, known, batch, found)
+    if found is None:
+        _encode_writes(prepared, check_writes(writes, task_id, task_path), text_id(task_id, "task_id"), task_path)
+        _note_question(tools, prepared)
+    prepared.are_first = are_first
+    return prepared
+
+
+def prepared_writes(
+    tools: Tools,
+    encoder: Encoder,
+    place: Place,
+    known: Known | None,
+    batch: Batch,
+    found: tuple[list[WriteRow], list[Source], bool] | None,
+) -> PreparedWrites:
+    """Writes that `encode_writes` encoded, or that are still to be."""
+    prepared = PreparedWrites(place, known, encoder, batch)
+    if found is not None:
+        prepared.writes, prepared.sources, prepared.is_special = found
+        prepared.are_bound = tools.envelope.begun is not None
+        _note_question(tools, prepared)
+    assert place.checkpoint_id is not None
+    coming = tools.coming.get((place.thread_id, place.checkpoint_id))
+    prepared.descent = coming or (place.checkpoint_id, True)
+    return prepared
+
+
+def _note_question(tools: Tools, prepared: PreparedWrites) -> None:
+    """Note a question of the root graph: the put that follows settles it."""
+    thread_id, namespace, checkpoint_id = prepared.place
+    if not prepared.is_special or namespace != ROOT or checkpoint_id is None:
+        return
+    if any([write.channel == INTERRUPT for write in prepared.writes]):
+        tools.asked.note(thread_id, checkpoint_id, True)
+
+
+def encode_writes(
+    tools: Tools, encoder: Encoder, place: Place, writes: Any, task_id: Any, task_path: Any, batch: Batch
+) -> tuple[list[WriteRow], list[Source], bool] | None:
+    """The rows of what a task wrote, what their values can be made from again, and whether one is special.
+
+    By the native module, which checks what it is given; None where that is not usual. Its chunks go to the batch.
+    """
+    codec = encoder.codec
+    if codec.foreign is not None or native is None:
+        return None
+    if codec.generation != registry.generation:
+        codec.refresh()
+    alike, envelope, chunks = codec.alike, tools.envelope, batch.chunks
+    how = encoder.alone, batch, chunks, encoder.digester.begun, packb, codec.pack_value, codec.pack_within, OPTIONS
+    known = alike.comparable, alike.headers, alike.counts
+    row = WriteRow, envelope.begun, envelope.wrap_row
+    return native.writes(place, writes, task_id, task_path, WRITES_IDX_MAP, *how, *known, *row)  # type: ignore[no-any-return]
+
+
+def _encode_writes(prepared: PreparedWrites, writes: list[tuple[str, Any]], task_id: str, task_path: str) -> None:
+    """Encode values that were written, each by itself."""
+    _, namespace, checkpoint_id = prepared.place
+    encode, batch = prepared.encoder.alone, prepared.batch
+    for position, (channel, value) in enumerate(writes):
         (links, packed), source = encode(value, f"write {channel}", batch)
         index = WRITES_IDX_MAP.get(channel, position)
-        if channel == INTERRUPT and namespace == ROOT:
-            tools.asked.note(thread_id, checkpoint_id, True)
-        sources.append(source)
+        prepared.is_special |= index < 0
+        prepared.sources.append(source)
         row = (namespace, checkpoint_id, task_id, index, task_path, channel, links, 0, packb(packed), index < 0)
-        rows.append(_new(WriteRow, row))
-    return prepared
+        prepared.writes.append(_new(WriteRow, row))
 
 
 def _encode(put: PreparedPut, values: Mapping[str, Any], before: Mapping[str, Source]) -> None:
     """Encode the values of a put, except those whose root is the parent's; where these are at most compared."""
     encode, batch, pairs, sources, size = put.encoder.value, put.batch, put.pairs, put.sources, 0
-    kept: Collection[str] = ()
-    if put.parent is not None and put.inherits:
-        versions, since, there = put.versions, put.parent.versions, put.parent.pairs
-        kept = {name for name in put.inherits if name in there and since.get(name) == versions[name]}
+    is_native = put.encoder.codec.foreign is None
+    kept = put.keep() if put.parent is not None and put.inherits else ()
     for name, value in values.items():
         if name in kept:
+            continue
+        if value is None and is_native:  # the channels of branches
+            pairs[name], sources[name] = _NONE
+            size += 1
             continue
         pairs[name], source = encode(value, name, batch, before.get(name))
         sources[name] = source

@@ -17,25 +17,67 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Any
 
 import ormsgpack
 
+from ..base.native import native
 from ..chunks.encode import Batch, Chunks, Source, is_same_value
 from ..chunks.gather import Pile, chunk_place
 from ..chunks.refs import Pair, unpack_ref
 from ..codec.envelope import WORTH_COMPRESSING
 from ..errors import Conflict, InvalidRequest, ThreadlineError
 from ..ports.checkpoints import Applied, Backend, Change, ChunkRow, Found, Stale, Stamp, Witness, WriteRow
+from ..ports.engine import Engine
 from .attempts import ATTEMPTS, gave_up
 from .context import Context, Tools
 from .known import Known, witness_of
-from .prepare import Prepared, PreparedPut, PreparedWrites
+from .prepare import Prepared, PreparedPut, PreparedWrites, encode_writes, prepare_writes, prepared_writes
 from .requests import Place
 from .rows import Roots, write_row
 
-__all__ = ["put_all", "put_opened", "refuse_other_values"]
+__all__ = ["put_all", "put_now", "put_opened", "put_writes_now", "refuse_other_values"]
 
 _new, packb = tuple.__new__, ormsgpack.packb
+
+
+def put_now(tools: Tools, engine: Engine, one: Prepared, now: float) -> None:
+    """Apply one put or put_writes on the calling thread.
+
+    What nearly all of them are needs no coroutine, where the engine has a shorter way. All others are operations.
+    """
+    put = engine.put_usual
+    if put is not None and _is_straight(tools, one):
+        change = _change(tools, one, now if one.made_at is None else one.made_at)
+        stamp = put(change)
+        if stamp is not None:
+            if isinstance(one, PreparedPut):
+                _acknowledge(tools, one, change, stamp, change.witnesses)
+            return
+    engine.run(partial(put_opened, tools, [one], now))
+
+
+def put_writes_now(
+    tools: Tools, engine: Engine, config: Any, writes: Any, task_id: Any, task_path: Any, now: float
+) -> None:
+    """Check, encode and apply the writes of one task on the calling thread, in a straight line where that will do."""
+    put, encoder = engine.put_usual, tools.sole_encoder
+    place: Place | None = native.place(config, Place) if native is not None else None
+    known = tools.known.of(place[0]) if place is not None else None
+    if place is None or known is None or put is None or encoder is None or tools.refused or tools.leases:
+        return put_now(tools, engine, prepare_writes(tools, config, writes, task_id, task_path), now)
+    batch = Batch(known.digests)
+    found = encode_writes(tools, encoder, place, writes, task_id, task_path, batch)
+    if found is None:
+        return put_now(tools, engine, prepare_writes(tools, config, writes, task_id, task_path), now)
+    change = object.__new__(Change)
+    change.thread_id, change.now, change.writes, change.stamp = place[0], now, found[0], known.stamp
+    if batch.chunks:
+        change.chunks = _chunk_rows(tools, 0, batch.chunks, known.digests)
+    change.witnesses = known.witnesses  # as `_change` has it: after the chunks were chosen
+    if found[2] or batch.moved or put(change) is None:
+        return put_now(tools, engine, prepared_writes(tools, encoder, place, known, batch, found), now)
+    return None
 
 
 async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, backend: Backend) -> None:
@@ -65,6 +107,15 @@ async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, bac
         for one in prepared:
             await _refresh(Context(backend, tools), one)
     await put_all(Context(backend, tools), prepared, now)
+
+
+def _is_straight(tools: Tools, one: Prepared) -> bool:
+    """Whether there is nothing to read before this is put, and nothing to refuse."""
+    if one.known is None or tools.refused or tools.sole_encoder is None:
+        return False
+    if isinstance(one, PreparedWrites):
+        return True
+    return one.parent_is_known and not one.deltas and not (one.checks_versions and _may_repeat_versions(one))
 
 
 def _leading(prepared: Sequence[Prepared]) -> Prepared | None:
@@ -277,7 +328,7 @@ def _change(tools: Tools, one: Prepared, now: float) -> Change:
             change.settles = one.checkpoint_id
         change.checkpoints = [write_row(tools, one.drafted, one.settled(), one.place, one.checkpoint_id, now)]
         return change
-    writes = _write_rows(tools, one)
+    writes = one.writes if one.are_bound else _write_rows(tools, one)
     if one.are_first:
         change.firsts = writes
     else:
@@ -286,6 +337,8 @@ def _change(tools: Tools, one: Prepared, now: float) -> Change:
 
 
 def _write_rows(tools: Tools, one: PreparedWrites) -> list[WriteRow]:
+    if one.are_bound:
+        return one.writes
     wrap, thread_id, rows = tools.envelope.wrap_row, one.place[0], []
     for write in one.writes:
         form, data = wrap(write[8], packb(["write", thread_id, *write[:7]]))  # its place: see `write_place`
@@ -335,7 +388,8 @@ def _acknowledge(
     """
     (thread_id, namespace, _), checkpoint_id = put.place, put.checkpoint_id
     witness = _new(Witness, (namespace, checkpoint_id, change.checkpoints[0][11]))
-    sent, sources = put.batch.sent(), put.sources
+    batch, sources = put.batch, put.sources
+    sent = batch.sent() if batch.moved else batch.chunks
     if before:
         sent = set(sent).union(*[one.batch.sent() for one in before])
         sources = {name: source for one in (*before, put) for name, source in one.sources.items()}

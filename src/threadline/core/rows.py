@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import ormsgpack
 
+from ..base.native import native
 from ..base.printable import printable
 from ..base.versions import Version
 from ..chunks.refs import Pair, Ref, pairs_of, unpack_refs
@@ -52,7 +53,7 @@ __all__ = [
 log = logging.getLogger("threadline")
 # Where the metadata of a checkpoint counts the steps since a delta channel was last stored whole.
 DELTA_COUNTERS = "counters_since_delta_snapshot"
-_first = itemgetter(0)
+_first, packb = itemgetter(0), ormsgpack.packb
 # Marks a key that the checkpoint did not have, where None is a value.
 ABSENT = False
 _STANDARD_KEYS = frozenset(("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"))
@@ -139,13 +140,11 @@ def draft(checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], codec: Cod
         checkpoint["ts"],
         checkpoint.get("versions_seen", {}),
         checkpoint.get("updated_channels", ABSENT),
-        {key: checkpoint[key] for key in checkpoint if key not in _STANDARD_KEYS}
-        if not checkpoint.keys() <= _STANDARD_KEYS
-        else {},
+        {key: checkpoint[key] for key in checkpoint if key not in _STANDARD_KEYS},
     ]
     try:
         # Both are nearly always plain data; objects, and bytes, which a bytearray packs to as well, are for the codec.
-        encoded, described = ormsgpack.packb(head, None, OPTIONS), ormsgpack.packb(metadata, None, OPTIONS)
+        encoded, described = packb(head, None, OPTIONS), packb(metadata, None, OPTIONS)
         is_plain = not (0xC4 in encoded or 0xC5 in encoded or 0xC6 in encoded or may_hold_bytes(described))
     except (TypeError, ValueError, RecursionError):
         is_plain = False
@@ -159,6 +158,27 @@ def write_row(
     tools: RowTools, drafted: Draft, roots: Roots, place: tuple[str, str, str | None], checkpoint_id: str, now: float
 ) -> CheckpointRow:
     """The row of a checkpoint; `place` is its thread, its namespace and its parent's id."""
+    head, described, metadata = drafted
+    versions, pairs, envelope = roots.versions, roots.pairs, tools.envelope
+    searched = searchable(metadata, tools.indexed) if not metadata.keys() <= _UNSEARCHED else None
+    if native is not None:
+        how = packb, envelope.begun, envelope.wrap_row, CheckpointRow
+        row = native.row(place, checkpoint_id, head, described, metadata, versions, pairs, now, searched, *how)
+        if row is not None:
+            return row  # type: ignore[no-any-return]
+    return _row_of_parts(tools, drafted, roots, place, checkpoint_id, now, searched)
+
+
+def _row_of_parts(
+    tools: RowTools,
+    drafted: Draft,
+    roots: Roots,
+    place: tuple[str, str, str | None],
+    checkpoint_id: str,
+    now: float,
+    searched: str | None,
+) -> CheckpointRow:
+    """`write_row`, for all names, versions and metadata."""
     thread_id, namespace, parent = place
     head, described, metadata = drafted
     versions, pairs = roots.versions, roots.pairs
@@ -172,12 +192,12 @@ def write_row(
             if name not in channels:
                 channels[name] = [version]
     try:
-        packed = ormsgpack.packb(channels)
+        packed = packb(channels)
     except TypeError:  # names and versions that msgpack cannot say
         packed = tools.codec.encode_natively(channels, "channels")
     wrap = tools.envelope.wrap_row
     # As `checkpoint_place` has it, for both parts.
-    bound_to = ormsgpack.packb([thread_id, namespace, checkpoint_id, parent, links])[1:]
+    bound_to = packb([thread_id, namespace, checkpoint_id, parent, links])[1:]
     form, stored = wrap(b"\x96" + head + packed, b"\x96\xa8document" + bound_to)
     metadata_form, described = wrap(described, b"\x96\xa8metadata" + bound_to)
     step, source, run_id = metadata.get("step"), metadata.get("source"), metadata.get("run_id")
@@ -194,7 +214,7 @@ def write_row(
         source if source in _SOURCES or fits_column(source) else None,
         run_id if run_id is not None and fits_column(run_id) else None,
         now,
-        searchable(metadata, tools.indexed) if not metadata.keys() <= _UNSEARCHED else None,
+        searched,
     )
     return tuple.__new__(CheckpointRow, row)
 
@@ -202,9 +222,9 @@ def write_row(
 def read_document(found: Found, codec: Codec, envelope: Envelope, roots: Roots | None = None) -> Document:
     """The document of a row; Corrupt names the checkpoint. `roots` are its channels, where they are known already."""
     row = found.row
-    place = ormsgpack.packb(["document", found.thread_id, row[0], row[1], row[2], row[3]])
+    place = ["document", found.thread_id, row[0], row[1], row[2], row[3]]
     try:
-        v, ts, seen, updated, other, channels = _parts(codec.decode(envelope.unwrap_row(row.form, row.document, place)))
+        v, ts, seen, updated, other, channels = _parts(codec.decode(_opened(envelope, row[4], row[5], place)))
         if roots is None:
             versions, packed = {}, {}
             for name, entry in channels.items():
@@ -221,6 +241,14 @@ def read_document(found: Found, codec: Codec, envelope: Envelope, roots: Roots |
         raise Corrupt(f"{name_of(found)}: the document is damaged ({error})") from error
 
 
+def _opened(envelope: Envelope, form: int, stored: bytes, place: list[Any]) -> bytes:
+    """The content of a row that is bound to a place."""
+    content: bytes | None = None
+    if native is not None and not form:
+        content = native.checked(place, stored, packb, envelope.begun)
+    return content or envelope.unwrap_row(form, stored, packb(place))
+
+
 def _parts(parts: Any) -> list[Any]:
     """The parts of a document, by their exact kinds: an instance of a class of the program would run its methods."""
     is_sound = type(parts) is list and len(parts) == 6 and type(parts[4]) is dict and type(parts[5]) is dict
@@ -233,9 +261,9 @@ def _parts(parts: Any) -> list[Any]:
 def read_metadata(found: Found, codec: Codec, envelope: Envelope) -> dict[str, Any]:
     """The metadata of a row."""
     row = found.row
-    place = ormsgpack.packb(["metadata", found.thread_id, row[0], row[1], row[2], row[3]])
+    place = ["metadata", found.thread_id, row[0], row[1], row[2], row[3]]
     try:
-        metadata: dict[str, Any] = codec.decode(envelope.unwrap_row(row.metadata_form, row.metadata, place))
+        metadata: dict[str, Any] = codec.decode(_opened(envelope, row[6], row[7], place))
         if not issubclass(type(metadata), dict):
             raise Corrupt("it is no dict")
         return metadata

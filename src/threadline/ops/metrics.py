@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from ..backends.layers.metered import MeteredLayer
+from ..backends.layers.metered import MeteredLayer, metered_put
 from ..errors import Corrupt
 from ..ports.engine import Engine, Operation
 from .meter import Meter, Sample
@@ -23,7 +23,10 @@ def metered(engine: Any, metrics: Any, system: str) -> Engine:
     """
     meter = _meter_of(metrics)
     engine.meter = meter
+    put = engine.put_usual
     engine.add_layer(lambda backend, _: MeteredLayer(backend, meter, system))
+    if put is not None and meter.spans(system, "apply") is None:
+        engine.put_usual = metered_put(put, meter, system)
     _count_damage(engine, meter)
     watch = getattr(engine, "watch", None)
     if watch is not None:

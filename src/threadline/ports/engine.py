@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from .checkpoints import Backend
+from .checkpoints import Backend, Change, Found, Stamp
 
-__all__ = ["Engine", "Operation"]
+__all__ = ["Engine", "FindNow", "Operation", "PutUsual"]
 
 T = TypeVar("T")
 Operation = Callable[[Backend], Coroutine[Any, Any, T]]
+# Makes a change of the usual kind (`is_usual` in ports/rules.py) on the calling thread, and returns its stamp. None
+# where it is of another kind, or its thread is not as expected: then nothing was changed, and `apply` says why.
+PutUsual = Callable[[Change], Stamp | None]
+# Finds a checkpoint with its writes on the calling thread, as `find` of the backend does.
+FindNow = Callable[[str, str, str | None], Found | None]
 
 
 class Engine(Protocol):
@@ -27,6 +32,10 @@ class Engine(Protocol):
     is_in_memory: bool
     # Whether several puts in one transaction cost less than one in each, and any thread may make them.
     prefers_batches: bool
+    # Puts without a coroutine; None where a layer is between, and where the backend has no shorter way.
+    put_usual: PutUsual | None
+    # The same of finds.
+    find_now: FindNow | None
 
     def run(self, operation: Operation[T]) -> T:
         """The result, on the calling thread."""

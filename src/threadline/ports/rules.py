@@ -54,6 +54,7 @@ __all__ = [
 ]
 
 
+_channel_of = itemgetter(5)  # of a `WriteRow`
 # `active` is written at most this often, so that a put does not rewrite the thread's row.
 ACTIVITY_SECONDS = 60.0
 # How often this process lost its server (the *generation*) stands above the epoch of every stamp that it knows: a
@@ -145,7 +146,7 @@ def is_usual(change: Change) -> bool:
         and change.joins is None
         and not change.firsts
         and change.settles is None
-        and (not change.writes or asked_at(change) is None)
+        and INTERRUPT not in map(_channel_of, change.writes)
     )
 
 
@@ -161,7 +162,7 @@ def is_beginning(change: Change) -> bool:
         and change.founded is None
         and not change.firsts
         and change.settles is None
-        and (not change.writes or asked_at(change) is None)
+        and INTERRUPT not in map(_channel_of, change.writes)
     )
 
 

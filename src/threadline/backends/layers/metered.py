@@ -11,11 +11,12 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from ...errors import Conflict
-from ...ports.checkpoints import Applied, Change
+from ...ports.checkpoints import Applied, Change, Stamp
+from ...ports.engine import PutUsual
 from ...ports.marks import Mark
 from .layer import Call, Layer
 
-__all__ = ["Meter", "MeteredLayer"]
+__all__ = ["Meter", "MeteredLayer", "metered_put"]
 
 
 class Meter(Protocol):
@@ -86,6 +87,24 @@ class MeteredLayer(Layer):
             return outcomes
 
         return apply
+
+
+def metered_put(put: PutUsual, meter: Meter, system: str) -> PutUsual:
+    """An engine's own way for usual puts, as `apply` of the layer. What it leaves to `apply` is counted there."""
+    tell, tell_put = meter.timing(system, "apply"), meter.putting(system)
+
+    def counted(change: Change) -> Stamp | None:
+        began = perf_counter()
+        try:
+            stamp = put(change)
+        except Exception as error:
+            tell(perf_counter() - began, error)
+            raise
+        if stamp is not None:
+            tell_put(perf_counter() - began, (change,))
+        return stamp
+
+    return counted
 
 
 def _spanned(call: Call, spans: Callable[..., Any]) -> Call:

@@ -21,6 +21,7 @@ from ...ports.checkpoints import (
     Pairs,
     Query,
     Stale,
+    Stamp,
     ThreadRow,
     Weight,
     Weights,
@@ -60,23 +61,28 @@ class MemoryBackend(WithoutWholes, WithoutOutlines, MemoryRecords):
     # -- writing
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
+        stamp = self.put_usual(changes[0]) if len(changes) == 1 else None
+        if stamp is not None:
+            return [_new(Applied, (stamp,))]
         with self._lock:
-            if len(changes) == 1 and rules.is_usual(changes[0]) and self._put(changes[0]):
-                return [_new(Applied, (changes[0].stamp,))]
             return self._apply_all(changes)
 
-    def _put(self, change: Change) -> bool:
-        """Make a change of the usual kind; whether its thread was as expected, and it was made."""
-        thread = self._threads.get(change.thread_id)
-        if thread is None or thread[2:5] != (*change.stamp, "active") or thread[5] is not None:  # type: ignore[misc]
-            return False  # or was deleted once: the general way looks closer
-        serial, checkpoints = thread[1], self._rows.checkpoints
-        for namespace, checkpoint_id, created in change.witnesses:
-            row = checkpoints.get((serial, namespace, checkpoint_id))
-            if row is None or row[11] != created:
-                return False
-        self._add(thread, change)
-        return True
+    def put_usual(self, change: Change) -> Stamp | None:
+        """Make a change of the usual kind, as `PutUsual` in ports/engine.py has it."""
+        if not rules.is_usual(change):
+            return None
+        stamp, checkpoints = change.stamp, self._rows.checkpoints
+        with self._lock:
+            thread = self._threads.get(change.thread_id)
+            if thread is None or thread[2:5] != (*stamp, "active") or thread[5] is not None:  # type: ignore[misc]
+                return None  # or was deleted once: the general way looks closer
+            serial = thread[1]
+            for namespace, checkpoint_id, created in change.witnesses:
+                row = checkpoints.get((serial, namespace, checkpoint_id))
+                if row is None or row[11] != created:
+                    return None
+            self._add(thread, change)
+        return stamp
 
     def _apply_all(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         for change in changes:
@@ -247,6 +253,12 @@ class MemoryBackend(WithoutWholes, WithoutOutlines, MemoryRecords):
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
     ) -> Found | None:
+        return self.find_now(thread_id, namespace, checkpoint_id, with_writes)
+
+    def find_now(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None, with_writes: bool = True
+    ) -> Found | None:
+        """`find`, without a coroutine."""
         with self._lock:
             thread = self._alive(thread_id)
             if thread is None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from ...base.drive import run_now
 from ...errors import Closed
 from ...ports.checkpoints import Backend
-from ...ports.engine import Operation
+from ...ports.engine import FindNow, Operation, PutUsual
 from ...ports.records import RecordSpace
 from ..layers.layer import Layering
 from ..layers.read_only import ReadOnlyLayer
@@ -34,6 +34,8 @@ class MemoryEngine:
         bare = self._held if isinstance(self._held, MemoryBackend) else None
         self.held_items = bare.held(RecordSpace.ITEM) if bare is not None else None
         self.held_entries = bare.held(RecordSpace.CACHE) if bare is not None else None
+        self.put_usual: PutUsual | None = bare.put_usual if bare is not None else None
+        self.find_now: FindNow | None = bare.find_now if bare is not None else None
 
     @property
     def _backend(self) -> Backend:
@@ -48,7 +50,7 @@ class MemoryEngine:
     def add_layer(self, layer: Layering) -> None:
         """See the backend through one more layer; to be called before the first use."""
         self._held, self._on_loop = layer(self._backend, False), layer(self._on_loop, True)
-        self.held_items = self.held_entries = None
+        self.held_items = self.held_entries = self.put_usual = self.find_now = None
 
     def run(self, operation: Operation[T]) -> T:
         return run_now(operation(self._held or self._backend))
@@ -60,7 +62,7 @@ class MemoryEngine:
         return await operation(self._loop_backend)
 
     def close(self) -> None:
-        self._held = self.held_items = self.held_entries = None
+        self._held = self.held_items = self.held_entries = self.put_usual = self.find_now = None
 
     async def aclose(self) -> None:
         self.close()

@@ -51,16 +51,25 @@ class ThreadRows:
 
     def add_writes(self, serial: int, writes: Sequence[WriteRow]) -> None:
         """Those of one checkpoint are added in one step of the interpreter: an interrupt leaves all of them or none."""
-        added: dict[tuple[str, str], dict[tuple[str, int], WriteRow]] = {}
+        place = writes[0][:2]
         for write in writes:
-            place, key = (write[0], write[1]), (write[2], write[3])
-            new = added.setdefault(place, {})
-            if write[9] or (key not in new and key not in self.writes.get((serial, *place), ())):
+            if write[:2] != place:
+                break
+        else:
+            self._add_writes_at(serial, place, writes)
+            return
+        for place in dict.fromkeys([write[:2] for write in writes]):
+            self._add_writes_at(serial, place, [write for write in writes if write[:2] == place])
+
+    def _add_writes_at(self, serial: int, place: tuple[str, str], writes: Sequence[WriteRow]) -> None:
+        self.written[serial].add(place)
+        held = self.writes[serial, place[0], place[1]]
+        new: dict[tuple[str, int], WriteRow] = {}
+        for write in writes:
+            key = write[2:4]
+            if write[9] or (key not in new and key not in held):
                 new[key] = write
-        for place, new in added.items():
-            where = (serial, *place)
-            self.written[serial].add(place)
-            self.writes[where].update(new)
+        held.update(new)
 
     def drop(self, serial: int) -> None:
         """Delete all of a thread."""

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...base.drive import run_now
 from ...errors import InvalidRequest
-from ...ports.checkpoints import Change, Stamp
-from ...ports.engine import Operation
+from ...ports.checkpoints import Change, Found, Stamp
+from ...ports.engine import FindNow, Operation, PutUsual
 from ...ports.records import Content, Record, RecordSpace
+from ...ports.rules import is_usual
 from ...ports.storage import Space
 from ..layers.layer import Layering
 from ..layers.read_only import ReadOnlyLayer
@@ -26,7 +27,7 @@ from ..sql.statements import Statements, check_prefix, indexed_keys
 from .commit import SqliteCommit
 from .connections import SqliteConnections
 from .dialect import SqliteDialect, run_in
-from .put import SqliteBackend
+from .put import SqliteBackend, find_one
 from .schema import SqliteSchema
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class SqliteEngine:
         )
         self._executor: Executor | None = None
         may_index = setup is not False and not read_only
-        statements = Statements(SqliteDialect(indexed, may_index=may_index), prefix)
+        self._statements = statements = Statements(SqliteDialect(indexed, may_index=may_index), prefix)
         self._commit = SqliteCommit(self._connections, statements, is_alone=_is_bound(connection))
         here = _Database(self._connections, _here, self._commit_here, is_given=self._is_given)
         beside = _Database(self._connections, self.hop, self._commit_on_loop, is_given=self._is_given)
@@ -85,6 +86,8 @@ class SqliteEngine:
         self._blocking, self._on_loop = halves
         # The backend itself, for callers that read without a coroutine; None where a layer is between that reads.
         self._bare: SqliteBackend | None = bare[0]
+        self.put_usual: PutUsual | None = None if read_only else self._put_usual
+        self.find_now: FindNow | None = None if read_only else self._find_now
         _engines.add(self)
 
     def run(self, operation: Operation[T]) -> T:
@@ -121,7 +124,7 @@ class SqliteEngine:
     def add_layer(self, layer: Layering) -> None:
         """See both halves of the backend through one more layer; to be called before the first use."""
         self._blocking, self._on_loop = layer(self._blocking, False), layer(self._on_loop, True)
-        self._bare = None
+        self._bare = self.put_usual = self.find_now = None
 
     def may_forget(self) -> None:
         """This store is a cache: what is set into a file that was moved a moment ago is no loss."""
@@ -165,6 +168,15 @@ class SqliteEngine:
         self._connections.after_fork_in_child()
         self._commit.restart()
         self._executor = None
+
+    def _put_usual(self, change: Change) -> Stamp | None:
+        self._connections.check_open()
+        stamp: Stamp | None = self._commit.run(change) if is_usual(change) else None
+        return stamp
+
+    def _find_now(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Found | None:
+        self._connections.check_open()
+        return self._connections.read(partial(find_one, self._statements, thread_id, namespace, checkpoint_id, True))
 
     async def _commit_here(self, work: Any) -> Any:
         return self._commit.run(work)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import Closed, InvalidRequest
-from ...ports.engine import Operation
+from ...ports.engine import FindNow, Operation, PutUsual
 from .engine import SqliteEngine
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class AiosqliteEngine:
     opens_inline = False
     is_in_memory = False
     prefers_batches = False
+    put_usual: PutUsual | None = None
+    find_now: FindNow | None = None
 
     def __init__(self, connection: aiosqlite.Connection, **options: Any) -> None:
         if not hasattr(connection, "_execute"):

@@ -1,0 +1,1185 @@
+/* The straight line of a put: what is checked, packed and bound for nearly every put and put_writes.
+ *
+ * Each function does what a few functions of Python do elsewhere, for arguments of the usual kinds, to the same bytes.
+ * For all others it returns None, and whoever called it goes the careful way, which says what is wrong if anything is. So
+ * no function here refuses anything, or decides what a value becomes: ormsgpack packs, hashlib hashes.
+ *
+ * Rules: containers of the caller are read without calling Python in between, or are copied before. What is looked up is
+ * held. An error that is raised here is one of memory, or of the caller's own code.
+ */
+
+#include "compiled.h"
+
+/* As core/requests.py, core/rows.py, chunks/cutting.py and codec/envelope.py have them. */
+#define LATEST_FORMAT 4
+#define EARLIEST_STEP (-2)
+#define LARGEST_STEP ((1LL << 62) - 1)
+#define LONGEST_INDEXED 512
+#define WORTH_COMPRESSING 2000
+#define CHECK_BYTES 8
+#define INLINE_BYTES 128
+#define LARGE_ITEM_BYTES (32 * 1024)
+#define FEWEST_IN_RUN 8
+#define MOST_IN_RUN 128
+#define RUN_MASK 7
+#define ROOT_BYTES 160
+#define OBJECT 32
+
+static const char *const texts[N_NAMES] = {
+    "channel_values", "channel_versions", "checkpoint_id", "checkpoint_ns", "configurable", "copy", "digest", "document",
+    "id", "metadata", "run_id", "source", "step", "thread_id", "ts", "update", "updated_channels", "v",
+    "versions_seen", "write",
+};
+static const char *const unsaid[] = {
+    "thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "langgraph_step", "langgraph_node",
+    "langgraph_triggers", "langgraph_path", "langgraph_checkpoint_ns",
+};
+
+/* What a helper found: an error, something unusual, or what was looked for. */
+enum { FAILED = -1, UNUSUAL = 0, USUAL = 1 };
+
+static State *
+state_of(PyObject *module)
+{
+    return PyModule_GetState(module);
+}
+
+static PyObject *
+unusual(void)
+{
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static int
+is_ascii(PyObject *value)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    return PyUnicode_CheckExact(value) && PyUnicode_READY(value) == 0 && PyUnicode_IS_ASCII(value);
+#else
+    return PyUnicode_CheckExact(value) && PyUnicode_IS_ASCII(value);
+#endif
+}
+
+static int
+is_number(PyObject *value)
+{
+    return PyLong_CheckExact(value) || PyFloat_CheckExact(value);
+}
+
+static int
+has_nul(PyObject *text)
+{
+    return PyUnicode_FindChar(text, 0, 0, PyUnicode_GET_LENGTH(text), 1) >= 0;
+}
+
+/* What a dict has under a name, held; NULL, with or without an error. */
+static PyObject *
+got(PyObject *dict, PyObject *name)
+{
+    return Py_XNewRef(PyDict_GetItemWithError(dict, name));
+}
+
+/* Whether all keys of a dict are plain texts, and its values of the kind that a function tells. */
+static int
+is_of(PyObject *dict, int (*is_fitting)(PyObject *))
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(dict, &at, &key, &value))
+        if (!PyUnicode_CheckExact(key) || !is_fitting(value))
+            return 0;
+    return 1;
+}
+
+static int
+is_any(PyObject *value)
+{
+    return value != NULL;
+}
+
+static int
+is_version(PyObject *value)
+{
+    return is_number(value) || PyUnicode_CheckExact(value);
+}
+
+static int
+is_dict(PyObject *value)
+{
+    return PyDict_CheckExact(value);
+}
+
+/* A named tuple of some parts, whose references it takes; all of them are let go if one is missing. */
+static PyObject *
+make_named(PyObject *type, PyObject **parts, Py_ssize_t count)
+{
+    PyObject *made = NULL;
+    int is_whole = 1;
+    for (Py_ssize_t at = 0; at < count; at++)
+        is_whole = is_whole && parts[at] != NULL;
+    if (is_whole && PyType_Check(type) && PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type))
+        made = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, count);
+    else if (is_whole)
+        PyErr_SetString(PyExc_TypeError, "rows are named tuples");
+    for (Py_ssize_t at = 0; at < count; at++) {
+        if (made != NULL)
+            PyTuple_SET_ITEM(made, at, parts[at]);
+        else
+            Py_XDECREF(parts[at]);
+    }
+    return made;
+}
+
+/* The list of some parts, whose references it takes. */
+static PyObject *
+make_list(PyObject **parts, Py_ssize_t count)
+{
+    PyObject *made = PyList_New(count);
+    for (Py_ssize_t at = 0; at < count; at++) {
+        if (made != NULL && parts[at] != NULL)
+            PyList_SET_ITEM(made, at, parts[at]);
+        else {
+            Py_XDECREF(parts[at]);
+            Py_CLEAR(made);
+        }
+    }
+    return made;
+}
+
+/* What a packer makes of a value; NULL with an error, also where that is not bytes. */
+static PyObject *
+pack(PyObject *packb, PyObject *value, PyObject *hook, PyObject *options)
+{
+    PyObject *arguments[] = {value, hook, options};
+    PyObject *made = PyObject_Vectorcall(packb, arguments, hook != NULL ? 3 : 1, NULL);
+    if (made != NULL && !PyBytes_CheckExact(made)) {
+        Py_CLEAR(made);
+        PyErr_SetString(PyExc_TypeError, "a packer gave no bytes");
+    }
+    return made;
+}
+
+/* Whether what a packer raised is for the careful way to say better. */
+static int
+is_for_careful_way(void)
+{
+    int is_theirs = PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
+                    PyErr_ExceptionMatches(PyExc_RecursionError);
+    if (is_theirs)
+        PyErr_Clear();
+    return is_theirs;
+}
+
+/* Whether bytes, which a bytearray packs to as well, may be among what was packed; not within extensions. */
+static int
+may_hold_bytes(const char *packed, Py_ssize_t size)
+{
+    if (memchr(packed, 0xC4, (size_t)size) == NULL && memchr(packed, 0xC5, (size_t)size) == NULL &&
+        memchr(packed, 0xC6, (size_t)size) == NULL)
+        return 0;
+    return bytes_are_within((const unsigned char *)packed, (size_t)size);
+}
+
+/* The digest of some parts by a hash that has begun. */
+static PyObject *
+digest_of(State *state, PyObject *begun, PyObject *first, PyObject *second)
+{
+    PyObject *digest = NULL, *done = NULL, *hash = PyObject_CallMethodNoArgs(begun, state->names[N_COPY]);
+    if (hash == NULL)
+        return NULL;
+    if (first != NULL) {
+        done = PyObject_CallMethodOneArg(hash, state->names[N_UPDATE], first);
+        if (done == NULL)
+            goto finish;
+        Py_DECREF(done);
+    }
+    done = PyObject_CallMethodOneArg(hash, state->names[N_UPDATE], second);
+    if (done != NULL)
+        digest = PyObject_CallMethodNoArgs(hash, state->names[N_DIGEST]);
+    Py_XDECREF(done);
+    if (digest != NULL && !PyBytes_CheckExact(digest)) {
+        Py_CLEAR(digest);
+        PyErr_SetString(PyExc_TypeError, "a hash gave no bytes");
+    }
+finish:
+    Py_DECREF(hash);
+    return digest;
+}
+
+static PyObject *
+joined(const char *head, Py_ssize_t length, PyObject *first, Py_ssize_t from, PyObject *second)
+{
+    Py_ssize_t front = first != NULL ? PyBytes_GET_SIZE(first) - from : 0;
+    Py_ssize_t back = second != NULL ? PyBytes_GET_SIZE(second) : 0;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, length + front + back);
+    if (made == NULL)
+        return NULL;
+    char *into = PyBytes_AS_STRING(made);
+    memcpy(into, head, (size_t)length);
+    if (front)
+        memcpy(into + length, PyBytes_AS_STRING(first) + from, (size_t)front);
+    if (back)
+        memcpy(into + length + front, PyBytes_AS_STRING(second), (size_t)back);
+    return made;
+}
+
+/* A row's bytes as they are stored, bound to a place: as `Envelope.wrap_row` has it, which `wrap` is. It takes the
+ * references of both. */
+static PyObject *
+wrapped(State *state, PyObject *content, PyObject *place, PyObject *begun, PyObject *wrap, PyObject **form)
+{
+    PyObject *stored = NULL;
+    *form = NULL;
+    if (content == NULL || place == NULL)
+        goto finish;
+    if (begun != Py_None && PyBytes_GET_SIZE(content) < WORTH_COMPRESSING) {
+        PyObject *digest = digest_of(state, begun, place, content);
+        if (digest != NULL)
+            stored = joined("", 0, content, 0, digest);
+        Py_XDECREF(digest);
+        *form = PyLong_FromLong(0);
+    } else {
+        PyObject *arguments[] = {content, place};
+        PyObject *made = PyObject_Vectorcall(wrap, arguments, 2, NULL);
+        if (made != NULL && PyTuple_CheckExact(made) && PyTuple_GET_SIZE(made) == 2) {
+            *form = Py_NewRef(PyTuple_GET_ITEM(made, 0));
+            stored = Py_NewRef(PyTuple_GET_ITEM(made, 1));
+        } else if (made != NULL) {
+            PyErr_SetString(PyExc_TypeError, "an envelope gave no form and bytes");
+        }
+        Py_XDECREF(made);
+    }
+finish:
+    Py_XDECREF(content);
+    Py_XDECREF(place);
+    if (stored == NULL)
+        Py_CLEAR(*form);
+    return stored;
+}
+
+/* -- what a put is given */
+
+/* The place that a config names, NULL without an error where it is for the careful way. */
+static PyObject *
+place_in(State *state, PyObject *config, PyObject *type, PyObject **configurable)
+{
+    PyObject *parts[3] = {NULL, NULL, NULL};
+    *configurable = NULL;
+    if (!PyDict_CheckExact(config))
+        return NULL;
+    PyObject *named = *configurable = got(config, state->names[N_CONFIGURABLE]);
+    if (named == NULL || !PyDict_CheckExact(named))
+        return NULL;
+    parts[0] = got(named, state->names[N_THREAD_ID]);
+    parts[1] = got(named, state->names[N_CHECKPOINT_NS]);
+    parts[2] = got(named, state->names[N_CHECKPOINT_ID]);
+    if (PyErr_Occurred())
+        goto careful;
+    if (parts[1] == NULL || parts[1] == Py_None)
+        Py_XSETREF(parts[1], PyUnicode_FromStringAndSize(NULL, 0));
+    if (parts[2] == NULL)
+        parts[2] = Py_NewRef(Py_None);
+    if (parts[0] == NULL || !is_ascii(parts[0]) || !PyUnicode_GET_LENGTH(parts[0]) || parts[1] == NULL ||
+        !is_ascii(parts[1]) || (parts[2] != Py_None && !is_ascii(parts[2])))
+        goto careful;
+    if (parts[2] != Py_None && !PyUnicode_GET_LENGTH(parts[2]))
+        Py_SETREF(parts[2], Py_NewRef(Py_None));
+    return make_named(type, parts, 3);
+careful:
+    for (int at = 0; at < 3; at++)
+        Py_XDECREF(parts[at]);
+    return NULL;
+}
+
+PyDoc_STRVAR(place_doc, "place(config, Place)\n--\n\n"
+"The place that a config names; None where that is not for this function to say.");
+
+static PyObject *
+place(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "place() takes a config and a type");
+        return NULL;
+    }
+    PyObject *configurable, *made = place_in(state_of(module), args[0], args[1], &configurable);
+    Py_XDECREF(configurable);
+    return made != NULL ? made : unusual();
+}
+
+static int
+is_plain_metadata(PyObject *value)
+{
+    if (is_number(value) || PyBool_Check(value) || value == Py_None)
+        return 1;
+    return PyUnicode_CheckExact(value) ? !has_nul(value) : PyDict_CheckExact(value) && !PyDict_GET_SIZE(value);
+}
+
+/* Add what a config says to metadata. */
+static int
+add_said(State *state, PyObject *merged, PyObject *said)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(said, &at, &key, &value)) {
+        if (!PyUnicode_CheckExact(key))
+            return UNUSUAL;
+        int skips = PySet_Contains(state->unsaid, key);
+        if (!skips && is_ascii(key) && PyUnicode_GET_LENGTH(key) > 1)
+            skips = memcmp(PyUnicode_1BYTE_DATA(key), "__", 2) == 0;
+        if (!skips)
+            skips = PyDict_Contains(merged, key);
+        if (skips < 0)
+            return FAILED;
+        if (skips)
+            continue;
+        if (!is_ascii(key))
+            return UNUSUAL;
+        if (PyUnicode_Check(value) || PyLong_Check(value) || PyFloat_Check(value)) {
+            if (!is_plain_metadata(value))
+                return UNUSUAL; /* of a subclass, or with a NUL */
+            if (PyDict_SetItem(merged, key, value) < 0)
+                return FAILED;
+        }
+    }
+    return USUAL;
+}
+
+/* The metadata of a put, as `get_checkpoint_metadata` makes it; None where that is for Python. */
+static PyObject *
+merged_metadata(State *state, PyObject *metadata, PyObject *of_config, PyObject *configurable)
+{
+    PyObject *key, *value, *merged = PyDict_New();
+    Py_ssize_t at = 0;
+    int found = merged != NULL ? USUAL : FAILED;
+    while (found == USUAL && PyDict_Next(metadata, &at, &key, &value)) {
+        if (!PyUnicode_CheckExact(key) || !is_plain_metadata(value))
+            found = UNUSUAL;
+        else if (PyDict_SetItem(merged, key, value) < 0)
+            found = FAILED;
+    }
+    if (found == USUAL && of_config != NULL)
+        found = add_said(state, merged, of_config);
+    if (found == USUAL)
+        found = add_said(state, merged, configurable);
+    if (found == USUAL)
+        return merged;
+    Py_XDECREF(merged);
+    return found == FAILED ? NULL : Py_NewRef(Py_None);
+}
+
+/* The names that have a version and are not among the new ones. */
+static PyObject *
+inherited(PyObject *versions, PyObject *new_versions)
+{
+    PyObject *name, *version, *names = PyList_New(0);
+    Py_ssize_t at = 0;
+    while (names != NULL && PyDict_Next(versions, &at, &name, &version)) {
+        int is_new = PyDict_Contains(new_versions, name);
+        if (is_new < 0 || (!is_new && PyList_Append(names, name) < 0))
+            Py_CLEAR(names);
+    }
+    return names;
+}
+
+typedef struct {
+    PyObject *id, *ts, *versions, *values, *seen, *updated, *v, *step, *of_config;
+} Given;
+
+static void
+let_given_go(Given *given)
+{
+    PyObject **parts = (PyObject **)given;
+    for (size_t at = 0; at < sizeof(Given) / sizeof(PyObject *); at++)
+        Py_XDECREF(parts[at]);
+}
+
+/* Whether a checkpoint has what nearly all have, and nothing else. */
+static int
+is_usual_checkpoint(Given *given, PyObject *checkpoint)
+{
+    if (given->id == NULL || given->ts == NULL || given->versions == NULL || given->values == NULL ||
+        given->seen == NULL || given->v == NULL)
+        return 0;
+    if (PyDict_GET_SIZE(checkpoint) != 6 + (given->updated != NULL))
+        return 0;
+    if (!is_ascii(given->id) || !PyUnicode_GET_LENGTH(given->id) || !PyUnicode_CheckExact(given->ts))
+        return 0;
+    if (!PyDict_CheckExact(given->versions) || !PyDict_CheckExact(given->values) || !PyDict_CheckExact(given->seen))
+        return 0;
+    if (given->updated != NULL && given->updated != Py_None && !PyList_CheckExact(given->updated))
+        return 0;
+    int overflows = 0;
+    long long v = PyLong_CheckExact(given->v) ? PyLong_AsLongLongAndOverflow(given->v, &overflows) : 0;
+    return !overflows && v >= 1 && v <= LATEST_FORMAT && is_of(given->values, is_any) &&
+           is_of(given->versions, is_version) && is_of(given->seen, is_dict);
+}
+
+static int
+is_usual_step(PyObject *step)
+{
+    int overflows = 0;
+    if (step == NULL || step == Py_None)
+        return 1;
+    long long number = PyLong_CheckExact(step) ? PyLong_AsLongLongAndOverflow(step, &overflows) : EARLIEST_STEP - 1;
+    return !overflows && number >= EARLIEST_STEP;
+}
+
+/* What stands in front of the channels, and the metadata, packed; None where that is for Python to do. It takes the
+ * references of both. */
+static PyObject *
+draft_of(PyObject *head, PyObject *merged, PyObject *packb, PyObject *options, PyObject *type)
+{
+    PyObject *made = NULL, *encoded = NULL, *described = NULL;
+    if (head != NULL && merged != NULL && merged != Py_None) {
+        encoded = pack(packb, head, Py_None, options);
+        described = encoded != NULL ? pack(packb, merged, Py_None, options) : NULL;
+        if (described != NULL && PyBytes_GET_SIZE(encoded) > 1 &&
+            !may_hold_bytes(PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded)) &&
+            !may_hold_bytes(PyBytes_AS_STRING(described), PyBytes_GET_SIZE(described))) {
+            PyObject *parts[3] = {joined("", 0, encoded, 1, NULL), Py_NewRef(described), Py_NewRef(merged)};
+            made = make_named(type, parts, 3);
+        } else if (described == NULL) {
+            is_for_careful_way();
+        }
+    }
+    Py_XDECREF(encoded);
+    Py_XDECREF(described);
+    Py_XDECREF(head);
+    Py_XDECREF(merged);
+    return made != NULL ? made : unusual();
+}
+
+PyDoc_STRVAR(request_doc, "request(config, checkpoint, metadata, new_versions, packb, options, Place, Draft)\n--\n\n"
+"What a put is given, checked: its place, the checkpoint's id, what can be packed of it yet (None where that is for Python to\n"
+"do), the versions, and the names that are not among the new ones. None where any of it is not of the usual kind.");
+
+static PyObject *
+request(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    State *state = state_of(module);
+    if (count != 8) {
+        PyErr_SetString(PyExc_TypeError, "request() takes what a put is given, how to pack it, and two types");
+        return NULL;
+    }
+    PyObject *config = args[0], *checkpoint = args[1], *metadata = args[2], *new_versions = args[3];
+    if (!PyDict_CheckExact(checkpoint) || !PyDict_CheckExact(metadata) || !PyDict_CheckExact(new_versions))
+        Py_RETURN_NONE;
+    PyObject *configurable, *made = NULL, *named = place_in(state, config, args[6], &configurable);
+    Given given = {0};
+    if (named == NULL)
+        goto finish;
+    given.id = got(checkpoint, state->names[N_ID]);
+    given.ts = got(checkpoint, state->names[N_TS]);
+    given.versions = got(checkpoint, state->names[N_CHANNEL_VERSIONS]);
+    given.values = got(checkpoint, state->names[N_CHANNEL_VALUES]);
+    given.seen = got(checkpoint, state->names[N_VERSIONS_SEEN]);
+    given.updated = got(checkpoint, state->names[N_UPDATED_CHANNELS]);
+    given.v = got(checkpoint, state->names[N_V]);
+    given.step = got(metadata, state->names[N_STEP]);
+    given.of_config = got(config, state->names[N_METADATA]);
+    if (PyErr_Occurred() || !is_usual_checkpoint(&given, checkpoint) || !is_usual_step(given.step) ||
+        (given.of_config != NULL && !PyDict_CheckExact(given.of_config)))
+        goto finish;
+    PyObject *head[5] = {
+        Py_NewRef(given.v), Py_NewRef(given.ts), Py_NewRef(given.seen),
+        Py_NewRef(given.updated != NULL ? given.updated : Py_False), PyDict_New(),
+    };
+    PyObject *merged = merged_metadata(state, metadata, given.of_config, configurable);
+    PyObject *parts[5] = {named, Py_NewRef(given.id), NULL, PyDict_Copy(given.versions), NULL};
+    named = NULL;
+    parts[2] = draft_of(make_list(head, 5), merged, args[4], args[5], args[7]);
+    if (parts[3] != NULL)
+        parts[4] = inherited(parts[3], new_versions);
+    made = make_named((PyObject *)&PyTuple_Type, parts, 5);
+finish:
+    let_given_go(&given);
+    Py_XDECREF(configurable);
+    Py_XDECREF(named);
+    return made != NULL ? made : unusual();
+}
+
+/* -- the row of a checkpoint */
+
+/* The links of some channels, side by side; NULL without an error where they are not pairs. */
+static PyObject *
+links_of(PyObject *pairs)
+{
+    PyObject *name, *pair;
+    Py_ssize_t at = 0, size = 0;
+    while (PyDict_Next(pairs, &at, &name, &pair)) {
+        if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2 || !PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 0)))
+            return NULL;
+        size += PyBytes_GET_SIZE(PyTuple_GET_ITEM(pair, 0));
+    }
+    PyObject *links = PyBytes_FromStringAndSize(NULL, size);
+    char *into = links != NULL ? PyBytes_AS_STRING(links) : NULL;
+    at = 0;
+    while (links != NULL && PyDict_Next(pairs, &at, &name, &pair)) {
+        PyObject *part = PyTuple_GET_ITEM(pair, 0);
+        memcpy(into, PyBytes_AS_STRING(part), (size_t)PyBytes_GET_SIZE(part));
+        into += PyBytes_GET_SIZE(part);
+    }
+    return links;
+}
+
+/* Each channel's version and reference, in the order of the links: channels with values first. */
+static PyObject *
+channels_of(PyObject *versions, PyObject *pairs)
+{
+    PyObject *name, *found, *channels = PyDict_New();
+    Py_ssize_t at = 0;
+    while (channels != NULL && PyDict_Next(pairs, &at, &name, &found)) {
+        PyObject *version = PyDict_GetItemWithError(versions, name); /* borrowed */
+        if (version == NULL && PyErr_Occurred()) {
+            Py_CLEAR(channels);
+            break;
+        }
+        PyObject *parts[] = {Py_NewRef(version != NULL ? version : Py_None), Py_NewRef(PyTuple_GET_ITEM(found, 1))};
+        PyObject *entry = make_list(parts, 2);
+        if (entry == NULL || PyDict_SetItem(channels, name, entry) < 0)
+            Py_CLEAR(channels);
+        Py_XDECREF(entry);
+    }
+    at = 0;
+    while (channels != NULL && PyDict_GET_SIZE(channels) < PyDict_GET_SIZE(versions) &&
+           PyDict_Next(versions, &at, &name, &found)) {
+        int is_there = PyDict_Contains(channels, name);
+        PyObject *parts[] = {Py_NewRef(found)}, *entry = is_there == 0 ? make_list(parts, 1) : NULL;
+        if (is_there)
+            Py_DECREF(found);
+        if (is_there < 0 || (!is_there && (entry == NULL || PyDict_SetItem(channels, name, entry) < 0)))
+            Py_CLEAR(channels);
+        Py_XDECREF(entry);
+    }
+    return channels;
+}
+
+/* The value of an index column, where it is the one of the metadata; NULL without an error where Python must see. */
+static PyObject *
+column_of(PyObject *metadata, PyObject *name, int is_text)
+{
+    PyObject *value = got(metadata, name);
+    int overflows = 0, fits;
+    if (value == NULL && PyErr_Occurred())
+        return NULL;
+    if (value == NULL || value == Py_None) {
+        Py_XDECREF(value);
+        return Py_NewRef(Py_None);
+    }
+    if (is_text) {
+        fits = is_ascii(value) && PyUnicode_GET_LENGTH(value) <= LONGEST_INDEXED && !has_nul(value);
+    } else {
+        long long number = PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflows) : -1;
+        fits = PyLong_CheckExact(value) && !overflows && number <= LARGEST_STEP && number >= -LARGEST_STEP;
+    }
+    if (!fits)
+        Py_CLEAR(value);
+    return value;
+}
+
+PyDoc_STRVAR(row_doc, "row(place, checkpoint_id, head, described, metadata, versions, pairs, now, searched, packb, begun,\n"
+"    wrap, CheckpointRow)\n--\n\n"
+"The row of a checkpoint, as core/rows.py makes it; None where something is not of the usual kind. `begun` is the hash of\n"
+"rows where they are not sealed, `wrap` what wraps all other rows.");
+
+static PyObject *
+row(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    State *state = state_of(module);
+    if (count != 13 || !PyTuple_Check(args[0]) || PyTuple_GET_SIZE(args[0]) != 3 || !PyBytes_CheckExact(args[2]) ||
+        !PyBytes_CheckExact(args[3])) {
+        PyErr_SetString(PyExc_TypeError, "row() takes a place, an id, bytes, dicts, and how to make a row");
+        return NULL;
+    }
+    PyObject *named = args[0], *id = args[1], *metadata = args[4], *versions = args[5], *pairs = args[6];
+    PyObject *packb = args[9], *begun = args[10], *wrap = args[11];
+    if (!PyDict_CheckExact(metadata) || !PyDict_CheckExact(versions) || !PyDict_CheckExact(pairs))
+        Py_RETURN_NONE;
+    PyObject *made = NULL, *channels = NULL, *packed = NULL, *bound = NULL, *to = NULL, *form, *stored, *form_of, *said;
+    PyObject *step = column_of(metadata, state->names[N_STEP], 0);
+    PyObject *source = column_of(metadata, state->names[N_SOURCE], 1);
+    PyObject *run_id = column_of(metadata, state->names[N_RUN_ID], 1), *links = links_of(pairs);
+    if (step == NULL || source == NULL || run_id == NULL || links == NULL || PyErr_Occurred())
+        goto finish;
+    channels = channels_of(versions, pairs);
+    packed = channels != NULL ? pack(packb, channels, NULL, NULL) : NULL;
+    if (packed == NULL) {
+        if (channels != NULL && PyErr_ExceptionMatches(PyExc_TypeError))
+            PyErr_Clear(); /* names and versions that msgpack cannot say */
+        goto finish;
+    }
+    PyObject *where[] = {
+        Py_NewRef(PyTuple_GET_ITEM(named, 0)), Py_NewRef(PyTuple_GET_ITEM(named, 1)), Py_NewRef(id),
+        Py_NewRef(PyTuple_GET_ITEM(named, 2)), Py_NewRef(links),
+    };
+    to = make_list(where, 5);
+    bound = to != NULL ? pack(packb, to, NULL, NULL) : NULL;
+    if (bound == NULL)
+        goto finish;
+    stored = wrapped(state, joined("\x96", 1, args[2], 0, packed), joined("\x96\xa8" "document", 10, bound, 1, NULL), begun,
+                     wrap, &form);
+    said = wrapped(state, Py_NewRef(args[3]), joined("\x96\xa8" "metadata", 10, bound, 1, NULL), begun, wrap, &form_of);
+    PyObject *parts[13] = {
+        Py_NewRef(PyTuple_GET_ITEM(named, 1)), Py_NewRef(id), Py_NewRef(PyTuple_GET_ITEM(named, 2)), links, form, stored,
+        form_of, said, step, source, run_id, Py_NewRef(args[7]), Py_NewRef(args[8]),
+    };
+    links = step = source = run_id = NULL;
+    made = make_named(args[12], parts, 13);
+finish:
+    Py_XDECREF(step);
+    Py_XDECREF(source);
+    Py_XDECREF(run_id);
+    Py_XDECREF(links);
+    Py_XDECREF(channels);
+    Py_XDECREF(packed);
+    Py_XDECREF(to);
+    Py_XDECREF(bound);
+    return made != NULL ? made : unusual();
+}
+
+PyDoc_STRVAR(checked_doc, "checked(place, stored, packb, begun)\n--\n\n"
+"The content of a row without the checksum that binds it to its place; None where that does not fit, where rows are\n"
+"sealed (`begun` is None), and for long ones.");
+
+static PyObject *
+checked(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "checked() takes a place, bytes, and how to check them");
+        return NULL;
+    }
+    PyObject *stored = args[1];
+    if (args[3] == Py_None || !PyBytes_CheckExact(stored) || PyBytes_GET_SIZE(stored) <= CHECK_BYTES ||
+        PyBytes_GET_SIZE(stored) >= WORTH_COMPRESSING)
+        Py_RETURN_NONE;
+    Py_ssize_t size = PyBytes_GET_SIZE(stored) - CHECK_BYTES;
+    PyObject *content = PyBytes_FromStringAndSize(PyBytes_AS_STRING(stored), size), *digest = NULL;
+    PyObject *packed = content != NULL ? pack(args[2], args[0], NULL, NULL) : NULL;
+    if (packed != NULL)
+        digest = digest_of(state_of(module), args[3], packed, content);
+    else if (content != NULL)
+        is_for_careful_way();
+    if (digest == NULL || PyBytes_GET_SIZE(digest) != CHECK_BYTES ||
+        memcmp(PyBytes_AS_STRING(digest), PyBytes_AS_STRING(stored) + size, CHECK_BYTES) != 0)
+        Py_CLEAR(content);
+    Py_XDECREF(packed);
+    Py_XDECREF(digest);
+    return content != NULL ? content : unusual();
+}
+
+/* -- items */
+
+/* An item as it is named and stored: the state behind the header of its type, in the frame of an extension; the state
+ * itself where it has none. */
+static PyObject *
+item_of(PyObject *head, const char *packed, Py_ssize_t size)
+{
+    unsigned char frame[6];
+    Py_ssize_t length = PyBytes_GET_SIZE(head) + size, width;
+    if (!PyBytes_GET_SIZE(head))
+        return PyBytes_FromStringAndSize(packed, size);
+    if (length == 1 || length == 2 || length == 4 || length == 8 || length == 16) {
+        frame[0] = (unsigned char)(length == 1 ? 0xD4 : length == 2 ? 0xD5 : length == 4 ? 0xD6 : length == 8 ? 0xD7 : 0xD8);
+        width = 1;
+    } else if (length < 256) {
+        frame[0] = 0xC7;
+        frame[1] = (unsigned char)length;
+        width = 2;
+    } else {
+        int wide = length >= 65536;
+        frame[0] = wide ? 0xC9 : 0xC8;
+        width = wide ? 5 : 3;
+        for (Py_ssize_t at = 1; at < width; at++)
+            frame[at] = (unsigned char)((size_t)length >> (8 * (width - 1 - at)));
+    }
+    frame[width++] = OBJECT;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, width + length);
+    if (made != NULL) {
+        char *into = PyBytes_AS_STRING(made);
+        memcpy(into, frame, (size_t)width);
+        memcpy(into + width, PyBytes_AS_STRING(head), (size_t)PyBytes_GET_SIZE(head));
+        memcpy(into + width + PyBytes_GET_SIZE(head), packed, (size_t)size);
+    }
+    return made;
+}
+
+/* Note the chunk of an item by its name, which is returned, held. */
+static PyObject *
+add_chunk(State *state, PyObject *chunks, PyObject *content, PyObject *begun)
+{
+    PyObject *digest = digest_of(state, begun, NULL, content);
+    PyObject *chunk = digest != NULL ? Py_BuildValue("y#O", "", (Py_ssize_t)0, content) : NULL;
+    if (chunk == NULL || PyDict_SetItem(chunks, digest, chunk) < 0)
+        Py_CLEAR(digest);
+    Py_XDECREF(chunk);
+    return digest;
+}
+
+/* The state of an item, held, and the header of its type; NULL without an error where Python must see to it. */
+static PyObject *
+state_of_item(PyObject *value, PyObject *classes, PyObject *headers, PyObject *counts, PyObject *nothing, PyObject **head)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    Slots slots;
+    *head = nothing;
+    if (type == &PyUnicode_Type || type == &PyDict_Type || type == &PyLong_Type || type == &PyList_Type ||
+        type == &PyFloat_Type || type == &PyBool_Type || value == Py_None)
+        return Py_NewRef(value);
+    if (!find_slots(classes, type, &slots) || !slots.extra)
+        return NULL;
+    PyObject *found = PyDict_GetItemWithError(headers, (PyObject *)type); /* both borrowed */
+    PyObject *fields = found != NULL ? PyDict_GetItemWithError(counts, (PyObject *)type) : NULL;
+    if (fields == NULL || !PyBytes_CheckExact(found) || !is_without(value, slots.extra) || !is_without(value, slots.private_))
+        return NULL;
+    Py_ssize_t size = PyLong_AsSsize_t(fields);
+    PyObject *dict = PyObject_GenericGetDict(value, NULL);
+    if (dict == NULL && PyErr_ExceptionMatches(PyExc_AttributeError))
+        PyErr_Clear(); /* an instance that was never set up */
+    if (dict != NULL && (!PyDict_CheckExact(dict) || PyDict_GET_SIZE(dict) != size))
+        Py_CLEAR(dict);
+    *head = found;
+    return dict;
+}
+
+/* -- pending writes */
+
+typedef struct {
+    State *state;
+    PyObject *packb, *hook, *within, *options, *begun, *chunks, *alone, *batch, *classes, *headers, *counts, *nothing;
+} Encoding;
+
+/* The bytes of one value, as `Codec.encode_natively` makes them. */
+static int
+encode(Encoding *how, PyObject *value, PyObject **content)
+{
+    PyObject *head, *state = state_of_item(value, how->classes, how->headers, how->counts, how->nothing, &head);
+    if (state == NULL && PyErr_Occurred())
+        return FAILED;
+    int is_object = state != NULL && head != how->nothing;
+    PyObject *packed = pack(how->packb, is_object ? state : value, is_object ? how->within : how->hook, how->options);
+    Py_XDECREF(state);
+    *content = NULL;
+    if (packed == NULL)
+        return is_for_careful_way() ? UNUSUAL : FAILED;
+    Py_ssize_t size = PyBytes_GET_SIZE(packed);
+    int found = size > LARGE_ITEM_BYTES || may_hold_bytes(PyBytes_AS_STRING(packed), size) ? UNUSUAL : USUAL;
+    if (found == USUAL && is_object)
+        *content = item_of(head, PyBytes_AS_STRING(packed), size);
+    else if (found == USUAL)
+        *content = Py_NewRef(packed);
+    Py_DECREF(packed);
+    if (found == USUAL && *content == NULL)
+        return FAILED;
+    if (found == USUAL && PyBytes_GET_SIZE(*content) > LARGE_ITEM_BYTES) {
+        Py_CLEAR(*content);
+        return UNUSUAL;
+    }
+    return found;
+}
+
+/* What a list of few items is, that are each one chunk or inline, as `Encoder.alone` has it. */
+static int
+root_of_few(Encoding *how, PyObject *links, PyObject *entries, Py_ssize_t linked, PyObject **pair)
+{
+    Py_ssize_t count = PyList_GET_SIZE(entries);
+    PyObject *root[3] = {PyLong_FromLong(0), PyList_New(0), NULL};
+    root[2] = linked == count ? PyLong_FromSsize_t(count) : Py_NewRef(entries);
+    PyObject *parts = make_list(root, 3), *packed = parts != NULL ? pack(how->packb, parts, NULL, NULL) : NULL;
+    int found = packed != NULL ? USUAL : FAILED;
+    if (packed != NULL && PyBytes_GET_SIZE(links) + PyBytes_GET_SIZE(packed) > ROOT_BYTES)
+        found = UNUSUAL;
+    else if (packed != NULL)
+        *pair = PyTuple_Pack(2, links, parts);
+    Py_XDECREF(parts);
+    Py_XDECREF(packed);
+    return found;
+}
+
+static int
+encode_list(Encoding *how, PyObject *list, PyObject **pair, PyObject **source)
+{
+    Py_ssize_t count = PyList_GET_SIZE(list), linked = 0;
+    PyObject *values = PyList_GetSlice(list, 0, count), *entries = PyList_New(0), *fresh = PyDict_New();
+    PyObject *links = PyBytes_FromStringAndSize("", 0), *whole = PyBytes_FromFormat("%c", 0x90 | (int)count);
+    int found = values != NULL && entries != NULL && fresh != NULL && links != NULL && whole != NULL ? USUAL : FAILED;
+    for (Py_ssize_t at = 0; found == USUAL && at < count; at++) {
+        PyObject *content, *entry;
+        found = encode(how, PyList_GET_ITEM(values, at), &content);
+        if (found != USUAL)
+            break;
+        if (PyBytes_GET_SIZE(content) < INLINE_BYTES) {
+            entry = Py_NewRef(content);
+        } else {
+            PyObject *digest = add_chunk(how->state, fresh, content, how->begun);
+            entry = digest != NULL ? Py_NewRef(Py_None) : NULL;
+            if (digest != NULL)
+                PyBytes_ConcatAndDel(&links, digest);
+            linked++;
+        }
+        PyBytes_Concat(&whole, content);
+        if (entry == NULL || whole == NULL || links == NULL || PyList_Append(entries, entry) < 0)
+            found = FAILED;
+        Py_XDECREF(entry);
+        Py_DECREF(content);
+    }
+    if (found == USUAL && !linked && PyBytes_GET_SIZE(whole) < INLINE_BYTES)
+        *pair = PyTuple_Pack(2, links, whole);
+    else if (found == USUAL)
+        found = root_of_few(how, links, entries, linked, pair);
+    if (found == USUAL && (*pair == NULL || PyDict_Update(how->chunks, fresh) < 0))
+        found = FAILED;
+    *source = found == USUAL ? Py_NewRef(whole) : NULL;
+    Py_XDECREF(values);
+    Py_XDECREF(entries);
+    Py_XDECREF(fresh);
+    Py_XDECREF(links);
+    Py_XDECREF(whole);
+    return found;
+}
+
+static int
+encode_one(Encoding *how, PyObject *value, PyObject **pair, PyObject **source)
+{
+    PyObject *content;
+    int found = encode(how, value, &content);
+    if (found != USUAL)
+        return found;
+    if (PyBytes_GET_SIZE(content) < INLINE_BYTES) {
+        *pair = PyTuple_Pack(2, how->nothing, content);
+    } else {
+        PyObject *digest = add_chunk(how->state, how->chunks, content, how->begun);
+        *pair = digest != NULL ? PyTuple_Pack(2, digest, Py_None) : NULL;
+        Py_XDECREF(digest);
+    }
+    *source = content;
+    return *pair != NULL ? USUAL : FAILED;
+}
+
+/* One value, encoded; by `alone`, which is the encoder's, where it is not of the usual kind. */
+static int
+encode_write(Encoding *how, PyObject *channel, PyObject *value, PyObject **pair, PyObject **source)
+{
+    int found = UNUSUAL;
+    *pair = *source = NULL;
+    if (PyList_CheckExact(value) && PyList_GET_SIZE(value) > 0) {
+        if (PyList_GET_SIZE(value) < FEWEST_IN_RUN)
+            found = encode_list(how, value, pair, source);
+    } else if (!PyDict_CheckExact(value)) {
+        found = encode_one(how, value, pair, source);
+    }
+    if (found == USUAL)
+        return USUAL;
+    Py_CLEAR(*pair);
+    Py_CLEAR(*source);
+    if (found == FAILED)
+        return FAILED;
+    PyObject *path = PyUnicode_FromFormat("write %U", channel);
+    PyObject *arguments[] = {value, path, how->batch};
+    PyObject *made = path != NULL ? PyObject_Vectorcall(how->alone, arguments, 3, NULL) : NULL;
+    Py_XDECREF(path);
+    if (made != NULL && PyTuple_CheckExact(made) && PyTuple_GET_SIZE(made) == 2) {
+        *pair = Py_NewRef(PyTuple_GET_ITEM(made, 0));
+        *source = Py_NewRef(PyTuple_GET_ITEM(made, 1));
+    }
+    if (made != NULL && (*pair == NULL || !PyTuple_CheckExact(*pair) || PyTuple_GET_SIZE(*pair) != 2)) {
+        PyErr_SetString(PyExc_TypeError, "an encoder gave no pair and source");
+        Py_CLEAR(*pair);
+    }
+    Py_XDECREF(made);
+    return *pair != NULL ? USUAL : FAILED;
+}
+
+/* Whether all are pairs of a channel's name and a value. */
+static int
+are_pairs(PyObject *writes)
+{
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(writes); at++) {
+        PyObject *write = PyList_GET_ITEM(writes, at);
+        if (!PyTuple_CheckExact(write) || PyTuple_GET_SIZE(write) != 2 || !is_ascii(PyTuple_GET_ITEM(write, 0)))
+            return 0;
+    }
+    return 1;
+}
+
+/* What a row of a write is bound to, as `write_place` in core/rows.py has it. */
+static PyObject *
+place_of_write(Encoding *how, PyObject *const *args, PyObject *index, PyObject *channel, PyObject *links)
+{
+    PyObject *parts[9] = {
+        Py_NewRef(how->state->names[N_WRITE]), Py_NewRef(PyTuple_GET_ITEM(args[0], 0)),
+        Py_NewRef(PyTuple_GET_ITEM(args[0], 1)), Py_NewRef(PyTuple_GET_ITEM(args[0], 2)), Py_NewRef(args[2]),
+        Py_XNewRef(index), Py_NewRef(args[3]), Py_NewRef(channel), Py_NewRef(links),
+    };
+    PyObject *to = make_list(parts, 9), *packed = to != NULL ? pack(how->packb, to, NULL, NULL) : NULL;
+    Py_XDECREF(to);
+    return packed;
+}
+
+/* Encode a write and add its row and its source; whether its channel is a special one. */
+static int
+add_write(Encoding *how, PyObject *const *args, PyObject *write, Py_ssize_t at, PyObject *rows, PyObject *sources)
+{
+    PyObject *channel = PyTuple_GET_ITEM(write, 0), *pair, *source;
+    PyObject *known = PyDict_GetItemWithError(args[4], channel); /* borrowed */
+    if ((known == NULL && PyErr_Occurred()) || encode_write(how, channel, PyTuple_GET_ITEM(write, 1), &pair, &source) != USUAL)
+        return -1;
+    PyObject *index = known != NULL ? Py_NewRef(known) : PyLong_FromSsize_t(at), *links = PyTuple_GET_ITEM(pair, 0), *form;
+    PyObject *packed = pack(how->packb, PyTuple_GET_ITEM(pair, 1), NULL, NULL);
+    if (args[17] != Py_None) {
+        PyObject *to = place_of_write(how, args, index, channel, links);
+        packed = wrapped(how->state, packed, to, args[17], args[18], &form);
+    } else {
+        form = PyLong_FromLong(0);
+    }
+    PyObject *parts[10] = {
+        Py_NewRef(PyTuple_GET_ITEM(args[0], 1)), Py_NewRef(PyTuple_GET_ITEM(args[0], 2)), Py_NewRef(args[2]), index,
+        Py_NewRef(args[3]), Py_NewRef(channel), Py_NewRef(links), form, packed,
+        Py_NewRef(known != NULL ? Py_True : Py_False),
+    };
+    PyObject *made = make_named(args[16], parts, 10);
+    int failed = made == NULL || PyList_Append(rows, made) < 0 || PyList_Append(sources, source) < 0;
+    Py_XDECREF(made);
+    Py_DECREF(pair);
+    Py_DECREF(source);
+    return failed ? -1 : known != NULL;
+}
+
+PyDoc_STRVAR(writes_doc, "writes(place, writes, task_id, task_path, indexes, encoder, batch, chunks, begun, packb, hook,\n"
+"    within, options, classes, headers, counts, WriteRow, checks, wrap)\n--\n\n"
+"The rows of what a task wrote, the sources of its values, and whether it wrote to a channel that has its place in\n"
+"`indexes`; chunks go to `chunks`, which are those of `batch`. `encoder` is `Encoder.alone`, `begun` the hash that names\n"
+"items. Rows are bound to their places by the hash `checks`, or by `wrap` where they are long; where `checks` is None they are\n"
+"not. None where something is not of the usual kind.");
+
+static PyObject *
+writes(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 19 || !PyTuple_Check(args[0]) || PyTuple_GET_SIZE(args[0]) != 3 || !PyDict_CheckExact(args[4]) ||
+        !PyDict_CheckExact(args[7]) || !PyDict_CheckExact(args[13]) || !PyDict_CheckExact(args[14]) ||
+        !PyDict_CheckExact(args[15])) {
+        PyErr_SetString(PyExc_TypeError, "writes() takes a place, a list, dicts, and how to make rows");
+        return NULL;
+    }
+    if (!PyList_CheckExact(args[1]) || !is_ascii(args[2]) || !PyUnicode_GET_LENGTH(args[2]) || !is_ascii(args[3]) ||
+        PyTuple_GET_ITEM(args[0], 2) == Py_None)
+        Py_RETURN_NONE;
+    PyObject *list = PyList_GetSlice(args[1], 0, PyList_GET_SIZE(args[1])), *rows = PyList_New(0), *sources = PyList_New(0);
+    PyObject *nothing = PyBytes_FromStringAndSize("", 0), *made = NULL;
+    Encoding how = {state_of(module), args[9], args[10], args[11], args[12], args[8], args[7], args[5], args[6], args[13],
+                    args[14], args[15], nothing};
+    int special = 0, done = list != NULL && rows != NULL && sources != NULL && nothing != NULL && are_pairs(list);
+    for (Py_ssize_t at = 0; done && at < PyList_GET_SIZE(list); at++) {
+        int found = add_write(&how, args, PyList_GET_ITEM(list, at), at, rows, sources);
+        done = found >= 0;
+        special |= found > 0;
+    }
+    if (done)
+        made = PyTuple_Pack(3, rows, sources, special ? Py_True : Py_False);
+    Py_XDECREF(list);
+    Py_XDECREF(rows);
+    Py_XDECREF(sources);
+    Py_XDECREF(nothing);
+    return made != NULL ? made : unusual();
+}
+
+/* -- a list that grew */
+
+/* The headers and states of some items; USUAL where all are of the usual kind. */
+static int
+take_apart(PyObject *values, PyObject *const *args, PyObject *nothing, PyObject *heads, PyObject *states)
+{
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(values); at++) {
+        PyObject *head, *value = Py_NewRef(PyList_GET_ITEM(values, at));
+        PyObject *state = state_of_item(value, args[0], args[1], args[2], nothing, &head);
+        Py_DECREF(value);
+        if (state == NULL)
+            return PyErr_Occurred() ? FAILED : UNUSUAL;
+        int failed = PyList_Append(states, state) < 0 || PyList_Append(heads, head) < 0;
+        Py_DECREF(state);
+        if (failed)
+            return FAILED;
+    }
+    return USUAL;
+}
+
+/* Whether the first headers are those of before. */
+static int
+begins_with(PyObject *heads, PyObject *before)
+{
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(before); at++) {
+        PyObject *one = PyList_GET_ITEM(heads, at), *other = PyList_GET_ITEM(before, at);
+        if (one == other)
+            continue;
+        if (!PyBytes_CheckExact(other) || PyBytes_GET_SIZE(one) != PyBytes_GET_SIZE(other) ||
+            memcmp(PyBytes_AS_STRING(one), PyBytes_AS_STRING(other), (size_t)PyBytes_GET_SIZE(one)) != 0)
+            return 0;
+    }
+    return 1;
+}
+
+/* The states of the items from a place on, each by itself, where together they are the bytes at `added`. */
+static int
+apart(PyObject *states, Py_ssize_t first, PyObject *const *how, const char *added, Py_ssize_t size, PyObject *sizes)
+{
+    for (Py_ssize_t at = first, end = PyList_GET_SIZE(states); at < end; at++) {
+        Py_ssize_t length = size;
+        if (at < end - 1) {
+            PyObject *packed = pack(how[0], PyList_GET_ITEM(states, at), how[1], how[2]);
+            if (packed == NULL)
+                return is_for_careful_way() ? UNUSUAL : FAILED;
+            length = PyBytes_GET_SIZE(packed);
+            int fits = length <= size && memcmp(PyBytes_AS_STRING(packed), added, (size_t)length) == 0;
+            Py_DECREF(packed);
+            if (!fits)
+                return UNUSUAL; /* it was changed meanwhile, or packs to other bytes each time */
+        }
+        PyObject *number = PyLong_FromSsize_t(length);
+        if (number == NULL || PyList_Append(sizes, number) < 0) {
+            Py_XDECREF(number);
+            return FAILED;
+        }
+        Py_DECREF(number);
+        added += length;
+        size -= length;
+    }
+    return USUAL;
+}
+
+/* The chunks of new items that close no run; the ends and references of all items, and the links of the open run. */
+typedef struct {
+    PyObject *fresh, *ends, *pairs, *links;
+    Py_ssize_t length;
+} Added;
+
+static int
+add_items(State *state, Added *into, PyObject *heads, Py_ssize_t first, PyObject *sizes, const char *added, Py_ssize_t offset,
+          PyObject *begun)
+{
+    Py_ssize_t at = 0;
+    for (Py_ssize_t place = 0; place < PyList_GET_SIZE(sizes); place++) {
+        Py_ssize_t size = PyLong_AsSsize_t(PyList_GET_ITEM(sizes, place));
+        PyObject *content = item_of(PyList_GET_ITEM(heads, first + place), added + at, size);
+        if (content == NULL)
+            return FAILED;
+        if (PyBytes_GET_SIZE(content) < INLINE_BYTES || PyBytes_GET_SIZE(content) > LARGE_ITEM_BYTES) {
+            Py_DECREF(content);
+            return UNUSUAL;
+        }
+        PyObject *digest = add_chunk(state, into->fresh, content, begun);
+        Py_DECREF(content);
+        if (digest == NULL)
+            return FAILED;
+        at += size;
+        into->length++;
+        int closes = into->length >= FEWEST_IN_RUN &&
+                     (into->length >= MOST_IN_RUN || !(PyBytes_AS_STRING(digest)[0] & RUN_MASK));
+        PyObject *end = PyLong_FromSsize_t(offset + at), *pair = PyTuple_Pack(2, digest, Py_None);
+        int failed = end == NULL || pair == NULL || PyList_Append(into->ends, end) < 0 || PyList_Append(into->pairs, pair) < 0;
+        Py_XDECREF(end);
+        Py_XDECREF(pair);
+        PyBytes_ConcatAndDel(&into->links, digest);
+        if (failed || into->links == NULL)
+            return FAILED;
+        if (closes)
+            return UNUSUAL;
+    }
+    return USUAL;
+}
+
+PyDoc_STRVAR(grown_doc, "grown(values, heads, body, ends, pairs, links, length, classes, headers, counts, packb, hook, options,\n"
+"    begun)\n--\n\n"
+"What a list became whose items had these headers, states, ends and references, and whose open run had these links and so many\n"
+"items: all of these anew, and the chunks of the items that it got. True where nothing changed. None where it did not\n"
+"grow, closes a run, or has items of another kind.");
+
+static PyObject *
+grown(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    State *state = state_of(module);
+    if (count != 14 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[2]) ||
+        !PyList_CheckExact(args[3]) || !PyList_CheckExact(args[4]) || !PyBytes_CheckExact(args[5]) ||
+        !PyDict_CheckExact(args[7]) || !PyDict_CheckExact(args[8]) || !PyDict_CheckExact(args[9])) {
+        PyErr_SetString(PyExc_TypeError, "grown() takes a list, what it was, and how to pack it");
+        return NULL;
+    }
+    PyObject *values = args[0], *before = args[1], *body = args[2], *made = NULL, *packed = NULL, *states_packed = NULL;
+    Py_ssize_t length = PyLong_AsSsize_t(args[6]), had = PyList_GET_SIZE(before), size = PyList_GET_SIZE(values);
+    if (length < 0 || size < had || size >= 65536)
+        return unusual();
+    PyObject *heads = PyList_New(0), *states = PyList_New(0), *sizes = PyList_New(0);
+    PyObject *nothing = PyBytes_FromStringAndSize("", 0);
+    Added into = {PyDict_New(), NULL, NULL, Py_NewRef(args[5]), length};
+    if (heads == NULL || states == NULL || sizes == NULL || nothing == NULL || into.fresh == NULL)
+        goto finish;
+    if (take_apart(values, args + 7, nothing, heads, states) != USUAL || !begins_with(heads, before))
+        goto finish;
+    packed = pack(args[10], states, args[11], args[12]);
+    if (packed == NULL) {
+        is_for_careful_way();
+        goto finish;
+    }
+    Py_ssize_t start = size < 16 ? 1 : 3, left = PyBytes_GET_SIZE(packed) - start - PyBytes_GET_SIZE(body);
+    const char *at = PyBytes_AS_STRING(packed) + start;
+    if (left < 0 || memcmp(at, PyBytes_AS_STRING(body), (size_t)PyBytes_GET_SIZE(body)) != 0)
+        goto finish;
+    at += PyBytes_GET_SIZE(body);
+    if (size == had && left == 0) {
+        made = Py_NewRef(Py_True);
+        goto finish;
+    }
+    if (size == had || may_hold_bytes(at, left) || apart(states, had, args + 10, at, left, sizes) != USUAL)
+        goto finish;
+    into.ends = PyList_GetSlice(args[3], 0, PyList_GET_SIZE(args[3]));
+    into.pairs = PyList_GetSlice(args[4], 0, PyList_GET_SIZE(args[4]));
+    if (into.ends == NULL || into.pairs == NULL ||
+        add_items(state, &into, heads, had, sizes, at, PyBytes_GET_SIZE(body), args[13]) != USUAL)
+        goto finish;
+    states_packed = joined("", 0, packed, start, NULL);
+    if (states_packed != NULL)
+        made = Py_BuildValue("OOOOOnO", heads, states_packed, into.ends, into.pairs, into.links, into.length, into.fresh);
+finish:
+    Py_XDECREF(heads);
+    Py_XDECREF(states);
+    Py_XDECREF(sizes);
+    Py_XDECREF(nothing);
+    Py_XDECREF(packed);
+    Py_XDECREF(states_packed);
+    Py_XDECREF(into.fresh);
+    Py_XDECREF(into.ends);
+    Py_XDECREF(into.pairs);
+    Py_XDECREF(into.links);
+    return made != NULL ? made : unusual();
+}
+
+#define METHOD(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, name##_doc}
+
+PyMethodDef straight_methods[] = {
+    METHOD(checked), METHOD(grown), METHOD(place), METHOD(request), METHOD(row), METHOD(writes), {NULL, NULL, 0, NULL},
+};
+
+int
+straight_prepare(State *state)
+{
+    for (int at = 0; at < N_NAMES; at++) {
+        state->names[at] = PyUnicode_InternFromString(texts[at]);
+        if (state->names[at] == NULL)
+            return -1;
+    }
+    state->unsaid = PyFrozenSet_New(NULL);
+    for (size_t at = 0; state->unsaid != NULL && at < sizeof(unsaid) / sizeof(unsaid[0]); at++) {
+        PyObject *name = PyUnicode_InternFromString(unsaid[at]);
+        int failed = name == NULL || PySet_Add(state->unsaid, name) < 0; /* nobody else has seen the set yet */
+        Py_XDECREF(name);
+        if (failed)
+            return -1;
+    }
+    return state->unsaid != NULL ? 0 : -1;
+}
+
+void
+straight_release(State *state)
+{
+    for (int at = 0; at < N_NAMES; at++)
+        Py_CLEAR(state->names[at]);
+    Py_CLEAR(state->unsaid);
+}

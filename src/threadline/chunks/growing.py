@@ -1,0 +1,102 @@
+"""A list that got a few items at its end, which is what nearly every list of messages becomes: a straight line.
+
+Where an item closes a run, or is of an unusual kind or size, nothing is done yet, and chunks/encode.py goes the way
+that cuts. Both make the same references and chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ormsgpack
+
+from ..base.native import native
+from ..codec.allowed import registry
+from ..codec.codec import OBJECT, OPTIONS, Codec
+from ..codec.framing import ext_frame
+from .cutting import FEWEST_IN_RUN, INLINE_BYTES, LARGE_ITEM_BYTES, ends_run
+from .digest import Digester
+from .refs import LIST, Pair
+from .runs import Batch, Chunks, root_of
+from .unchanged import STRETCH, Sequence
+
+__all__ = ["SMALL_BYTES", "cost_of", "extend", "grown"]
+
+# A smaller sequence is far from being too large.
+SMALL_BYTES = 1 << 20
+# What an item takes in memory beside its bytes, and a sequence beside its items.
+_ITEM_BYTES, _SEQUENCE_BYTES = 150, 500
+_EMPTY = Sequence(LIST, None, [], b"")
+_EMPTY.open_count = 0
+packb = ormsgpack.packb
+
+
+def grown(before: Any, values: list[Any], codec: Codec, batch: Batch, digester: Digester) -> Sequence | None:
+    """The sequence of a list that got some items since it was `before`, in few steps of the native module; or None."""
+    old = before if type(before) is Sequence else _EMPTY
+    if native is None or codec.foreign is not None or old.kind != LIST or not old.is_exact:
+        return None
+    parts = old.stretches[0]
+    if len(values) > STRETCH or len(parts) > 1 or old.objects is not None:
+        return None
+    if codec.generation != registry.generation:
+        codec.refresh()
+    alike = codec.alike
+    was = old.heads, parts[0], old.ends, old.pairs, old.open_links, old.open_count
+    how = alike.comparable, alike.headers, alike.counts, packb, codec.pack_within, OPTIONS, digester.begun
+    found = native.grown(values, *was, *how)
+    if found is None:
+        return None
+    if found is True:
+        return old
+    heads, body, ends, pairs, links, length, fresh = found
+    if len(body) > SMALL_BYTES:
+        return None
+    new = Sequence(LIST, None, heads, body)
+    new.ends, new.pairs, new.open_links, new.open_count = ends, pairs, links, length
+    new.kinds = old.kinds.union(map(type, values[len(old.heads) :]))
+    new.cost_bytes = len(body) + _ITEM_BYTES * len(heads) + _SEQUENCE_BYTES
+    _finish(new, old, fresh, batch, digester)
+    return new
+
+
+def extend(
+    new: Sequence, old: Sequence, added: bytes, state: Callable[[int], bytes], batch: Batch, digester: Digester
+) -> bool:
+    """Whether the items that a list got close no run, and it is done; their states are `added`, and one is `state`."""
+    heads, at, length, links = new.heads, 0, old.open_count, old.open_links
+    has_markers = 0xC4 in added or 0xC5 in added or 0xC6 in added  # of bytes, or of letters of many languages
+    if length < 0 or (has_markers and (native is None or native.holds_bytes(added))):
+        return False
+    ends: list[int] = []
+    pairs: list[Pair] = []
+    fresh: Chunks = {}
+    for place in range(len(old.heads), len(heads)):
+        packed = added[at:] if place == len(heads) - 1 else state(place)
+        content = ext_frame(OBJECT, heads[place], packed) if heads[place] else packed
+        if not INLINE_BYTES <= len(content) <= LARGE_ITEM_BYTES or not added.startswith(packed, at):
+            return False
+        digest = digester.item(content)
+        length, at = length + 1, at + len(packed)
+        if length >= FEWEST_IN_RUN and ends_run((digest, None), length):
+            return False
+        fresh[digest] = b"", content
+        links += digest
+        ends.append(old.size + at)
+        pairs.append((digest, None))
+    new.ends, new.pairs, new.open_links, new.open_count = old.ends + ends, old.pairs + pairs, links, length
+    _finish(new, old, fresh, batch, digester)
+    return True
+
+
+def cost_of(made: Sequence) -> int:
+    """What a sequence takes in memory, about."""
+    return made.size + _ITEM_BYTES * len(made.heads) + _SEQUENCE_BYTES
+
+
+def _finish(new: Sequence, old: Sequence, fresh: Chunks, batch: Batch, digester: Digester) -> None:
+    """Give a sequence the closed runs of before, and its root."""
+    new.bounds, new.names, new.are_packed, new.levels = old.bounds, old.names, old.are_packed, old.levels
+    batch.chunks.update(fresh)
+    new.root = root_of(LIST, new.levels, new.open_links, new.open_count, batch, digester)
