@@ -38,10 +38,10 @@ class Driver:
         self.made.append(Line())
         return self.made[-1]
 
-    async def is_good(self, line, idle_seconds):
+    def is_good(self, line, idle_seconds):
         return line.is_open
 
-    async def is_reusable(self, line, error):
+    def is_reusable(self, line, error):
         return error is None
 
     def close(self, line):
@@ -62,7 +62,7 @@ def of_pool(*names):
     return [line for name in names for line in lines_of(getattr(Pool, name))]
 
 
-POOL_LINES = of_pool("lend", "_take", "_take_idle", "_give_back", "_drop", "_removed")
+POOL_LINES = of_pool("lend", "_take", "_give_back", "_drop", "_removed")
 NAMES = [f"{code.co_name}:{text[:40]}" for code, _, text in POOL_LINES]
 
 
@@ -76,9 +76,9 @@ def test_an_interrupt_at_any_line_leaves_all_connections_lendable(code, line, te
     interrupted_at(code, line, lambda: run_now(pool.lend(work)))
     assert not pool._places.door.locked()
     assert pool._places._inside == set()
-    resting = [id(one) for one, _, _ in pool._idle]
-    assert len(resting) == len(set(resting)) <= 1
-    assert all(one.is_open and not one.is_busy for one, _, _ in pool._idle)
+    resting = [resting.connection for resting in pool._idle]
+    assert len(resting) == len(set(map(id, resting))) <= 1
+    assert all(one.is_open and not one.is_busy for one in resting)
 
     async def another(line):
         await pool.lend(work)
@@ -122,7 +122,7 @@ def turns(size):
     source = Pool(TurnDriver(object), size, 1.0, lambda: Unavailable("all in use"))
     link = Link(source.lend, ServerIdentity(), Unavailable, has_lines=True, is_cluster=False, where="redis://host")
     link.source = source
-    return link, lambda: [connection for turn, _, _ in source._idle for connection in turn.all]
+    return link, lambda: [connection for resting in source._idle for connection in resting.connection.all]
 
 
 @pytest.mark.parametrize("is_idle", [False, True], ids=["opened", "idle"])

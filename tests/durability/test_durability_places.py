@@ -30,7 +30,7 @@ def lines_of(function):
     return [line for line in found if line[2] != "try:" and not line[2].startswith("with ")]
 
 
-LINES = [line for name in ("run", "take", "leave", "_look") for line in lines_of(getattr(Places, name))]
+LINES = [line for name in ("run", "take", "take_now", "leave", "_look") for line in lines_of(getattr(Places, name))]
 
 
 def interrupted_at(code, line, work):

@@ -19,8 +19,8 @@ from pymysql.constants import CLIENT
 import threadline
 from threadline.backends.lending import Pool
 from threadline.backends.mysql.pools import MysqlDriver
-from threadline.backends.mysql.wire import ServerRun
-from threadline.backends.server import ServerIdentity, exhausted
+from threadline.backends.mysql.wire import ServerRun, Wire
+from threadline.backends.server import ServerIdentity, exhausted, watching
 from threadline.base.drive import run_now
 from threadline.errors import Closed, Conflict, InvalidRequest, Unavailable
 from threadline.langgraph import PyMySQLSaver
@@ -446,6 +446,8 @@ def test_loops_that_end_leave_no_connections_and_say_nothing(connect, root, recw
 class Line:
     """A connection that only knows whether it is open."""
 
+    client_flag = 0
+
     def __init__(self):
         self.open = True
         self._sock, self._peer = socket.socketpair()
@@ -458,7 +460,7 @@ class Line:
     close = _force_close
 
 
-@pytest.mark.parametrize("method", ["take", "leave", "_take_idle", "connect", "_give_back", "the work"])
+@pytest.mark.parametrize("method", ["take_now", "leave", "_take", "connect", "_give_back", "the work"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch, method, when):
     made = []
@@ -466,7 +468,9 @@ def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch
     class Driver(MysqlDriver):
         async def connect(self):
             made.append(Line())
-            return made[-1]
+            wire = Wire(made[-1])
+            wire.waits = watching(made[-1]._sock)
+            return wire
 
     driver, pending = Driver(None, ServerIdentity(), 1.0, None, is_of_loop=False), [KeyboardInterrupt()]
     pool = Pool(driver, 1, 1.0, lambda: exhausted(1, "here", 1.0))
@@ -485,9 +489,9 @@ def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch
 
         return call
 
-    async def work(connection):
+    async def work(wire):
         strike()
-        assert connection.open
+        assert wire.connection.open
 
     def interrupted_coroutine(original):
         async def call(*args):
@@ -499,9 +503,9 @@ def test_an_interrupted_call_takes_no_connection_of_the_pool_with_it(monkeypatch
 
         return call
 
-    owner = {"take": pool._places, "leave": pool._places}.get(method, pool)
-    if method == "connect":
-        monkeypatch.setattr(driver, method, interrupted_coroutine(driver.connect))
+    owner = {"take_now": pool._places, "leave": pool._places, "connect": driver}.get(method, pool)
+    if method in ("connect", "_take"):
+        monkeypatch.setattr(owner, method, interrupted_coroutine(getattr(owner, method)))
     elif method != "the work":
         monkeypatch.setattr(owner, method, interrupted(getattr(owner, method)))
     with pytest.raises(KeyboardInterrupt):

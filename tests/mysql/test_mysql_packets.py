@@ -8,9 +8,11 @@ import pytest
 
 from threadline.backends.mysql.backend import MysqlDatabase
 from threadline.backends.mysql.binding import bound
+from threadline.backends.mysql.errors import is_useless
 from threadline.backends.mysql.packed import PackedStatements
 from threadline.backends.mysql.put import PutStatements
 from threadline.backends.mysql.schema import tables
+from threadline.backends.mysql.wire import _read_count
 from threadline.base.drive import run_now
 from threadline.errors import Conflict
 from threadline.ports.checkpoints import Applied, Change, CheckpointRow, ChunkRow, Query, Stale, Witness, WriteRow
@@ -301,3 +303,29 @@ def test_the_async_half_sends_the_same(connect, root, prefix):
     found = asyncio.run(puts())
     assert lives.check(found, "loop") == 2
     assert found.pending_writes
+
+
+@pytest.mark.parametrize("serial", [250, 251, 65_535, 65_536, 2**24, 2**40])
+def test_the_key_of_a_new_thread_is_read_whatever_its_size(connect, root, prefix, serial):
+    saver = connect()
+    saver.open()
+    root.query(f"ALTER TABLE {prefix}threads AUTO_INCREMENT = {serial}")
+    for step in range(2):
+        saver.put(*lives.put_arguments("t", step))
+    with root.cursor() as cursor:
+        cursor.execute(f"SELECT serial, pool FROM {prefix}threads")
+        assert cursor.fetchall() == ((serial, serial),)
+    assert lives.check(saver.get_tuple(lives.config("t")), "t") == 1
+
+
+def test_a_count_is_read_from_what_the_server_says():
+    assert _read_count(b"\0\1\2\x08\0\0\0") == (2, 8)
+    assert _read_count(b"\0\xfc\1\1\xfd\1\0\1\x0a\1\0\0 words") == (0x010001, 0x010A)
+    assert _read_count(b"\0\0\xfe\1\0\0\0\0\0\0\x80\2\0\0\0") == (2**63 + 1, 2)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\1", b"\0", b"\0\0\0\2", b"\0\xfc\1", b"\0\xfb\0\0\0\0\0", b"\xfbfile"])
+def test_what_is_no_count_ends_the_connection(answer):
+    with pytest.raises(pymysql.err.OperationalError) as raised:
+        _read_count(answer)
+    assert is_useless(raised.value)

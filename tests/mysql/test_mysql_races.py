@@ -94,7 +94,8 @@ def test_holding_a_pool_leaves_the_rows_of_its_threads_free(connect, root, prefi
     saver.put(*lives.put_arguments("free", 0))
     hold = bound(saver._engine.sql.hold_of[False], ("free",))
 
-    async def meanwhile(connection):
+    async def meanwhile(wire):
+        connection = wire.connection
         connection.begin()
         connection.query(hold)
         root.query("SET SESSION innodb_lock_wait_timeout = 1")

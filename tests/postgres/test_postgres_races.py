@@ -173,8 +173,8 @@ async def _meet_held_thread(saver, holder):
     await asyncio.wait_for(asyncio.gather(*waiting), 30)
 
 
-async def backend_pid(connection):
-    return connection.execute("SELECT pg_backend_pid()").fetchall()
+async def backend_pid(session):
+    return session.connection.execute("SELECT pg_backend_pid()").fetchall()
 
 
 def test_a_connection_from_before_a_loss_is_not_used_again(connect, admin):

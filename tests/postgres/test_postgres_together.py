@@ -6,14 +6,14 @@ import pytest
 
 from threadline import Unavailable
 from threadline.backends.postgres.put import usual
-from threadline.backends.postgres.together import Put, Together
+from threadline.backends.postgres.together import Together
 from threadline.ports.checkpoints import Change
 
 
 def one(name, pool=None):
     """A change to a thread, which is new unless it has a pool."""
     change = Change(thread_id=name, now=1.0, stamp=None if pool is None else (pool, 0))
-    return Put(change, usual(change, 0.0, may_touch=False))
+    return usual(change, 0.0, may_touch=False)
 
 
 class Making:
@@ -63,7 +63,7 @@ def test_much_at_once_is_divided():
         making = Making()
         large = [one(name) for name in "cde"]
         for put in large:
-            put.usual.values.append(b"x" * 3_000_000)
+            put.values.append(b"x" * 3_000_000)
         await asyncio.gather(*making.tasks(one("a"), one("b"), *large, *[one(f"{n:02}") for n in range(40)]))
         assert [len(group) for group in making.groups] == [1, 1, 1, 1, 32, 9]
 

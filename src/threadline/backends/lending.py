@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -40,15 +40,18 @@ _MOST_AGE_SECONDS = 3600.0
 
 
 class Driver(Protocol):
-    """What a pool has to know of its connections. Drivers of the sync half never suspend."""
+    """What a pool has to know of its connections, which are whatever `connect` returns: drivers of servers give wires.
+
+    Drivers of the sync half never suspend. What both halves can say at once is no coroutine: it is asked at every turn.
+    """
 
     async def connect(self) -> Any:
         """A new connection."""
 
-    async def is_good(self, connection: Any, idle_seconds: float) -> bool:
+    def is_good(self, connection: Any, idle_seconds: float) -> bool | Awaitable[bool]:
         """Whether an idle connection can be lent; asking it may take a while."""
 
-    async def is_reusable(self, connection: Any, error: BaseException | None) -> bool:
+    def is_reusable(self, connection: Any, error: BaseException | None) -> bool | Awaitable[bool]:
         """Whether a connection can be lent again after work on it ended, with an error or without; leaves it idle."""
 
     def close(self, connection: Any) -> None:
@@ -87,20 +90,23 @@ class Pool:
         self._exhausted = exhausted
         self._is_closed = False
         self._places: Places | LoopPlaces = LoopPlaces(size) if is_of_loop else Places(size)
-        # Idle connections, the last used at the end. Guarded by the door of the places.
-        self._idle: list[_Resting] = []
+        # Idle connections, the last used at the end. Not behind the door: each step on it is a single one in C.
+        self._idle: list[_Line] = []
 
     async def lend(self, act: Act[T]) -> T:
         """The result of work on a connection, alone on it."""
         hold = _Hold()
         try:
-            await self._take(hold)
-            result = await act(hold.connection)
-            hold.is_kept = await self._driver.is_reusable(hold.connection, None)
+            line = await self._take(hold)
+            result = await act(line.connection)
+            is_kept = self._driver.is_reusable(line.connection, None)
+            hold.is_kept = is_kept if type(is_kept) is bool else await settled(is_kept)
             return result
         except BaseException as error:
             hold.is_kept = False
-            hold.is_kept = hold.connection is not None and await self._driver.is_reusable(hold.connection, error)
+            hold.is_kept = hold.line is not None and await settled(
+                self._driver.is_reusable(hold.line.connection, error)
+            )
             raise
         finally:
             try:
@@ -118,8 +124,8 @@ class Pool:
         """Close the idle connections and tell the server; a lent one is closed when it comes back."""
         self._is_closed = True
         self._places.close()
-        for connection in self._removed(math.inf):
-            await self._driver.part(connection)
+        for line in self._removed(math.inf):
+            await self._driver.part(line.connection)
 
     def shut(self) -> None:
         """Close the idle connections at once, without a word to the server."""
@@ -131,68 +137,70 @@ class Pool:
         """Close the idle connections, and go on with new ones."""
         self._drop(math.inf)
 
-    async def _take(self, hold: _Hold) -> None:
-        taken: Any = False if self._is_closed else self._places.take(hold, self._timeout)
-        if taken is not True and not await settled(taken):
+    async def _take(self, hold: _Hold) -> _Line:
+        """A connection, which the caller holds as soon as it is there."""
+        if not self._places.take_now(hold) and not await settled(self._places.take(hold, self._timeout)):
             raise Closed if self._is_closed else self._exhausted()
-        while self._take_idle(hold):
-            if time.monotonic() - hold.born < _MOST_AGE_SECONDS and await self._driver.is_good(
-                hold.connection, hold.idle
-            ):
-                return
-            self._driver.close(hold.connection)
-        hold.connection = await self._driver.connect()
-        hold.born = time.monotonic()
-
-    def _take_idle(self, hold: _Hold) -> bool:
-        """Whether there was an idle connection; a caller holds it from here on."""
-        with self._places.door:
-            hold.connection = None
-            if self._idle:
+        while self._idle:
+            try:
                 # Never at two places: one that is lost to an interrupt here is closed with its memory.
-                hold.connection, hold.born, since = self._idle.pop()
-                hold.idle = time.monotonic() - since
-        return hold.connection is not None
+                line = hold.line = self._idle.pop()
+            except IndexError:  # another thread was quicker
+                break
+            now = time.monotonic()
+            if now - line.born < _MOST_AGE_SECONDS:
+                is_good = self._driver.is_good(line.connection, now - line.since)
+                if is_good is True or (is_good is not False and await is_good):
+                    return line
+            self._driver.close(line.connection)
+            hold.line = None
+        line = hold.line = _Line(await self._driver.connect())
+        return line
 
     def _give_back(self, hold: _Hold) -> None:
-        def keep() -> None:
-            if hold.is_kept and not self._is_closed:
-                hold.is_back = True  # before it is: from then on another caller may hold it
-                self._idle.append((hold.connection, hold.born, time.monotonic()))
-
-        self._places.leave(hold, keep)
-        if hold.connection is not None and not hold.is_back:
-            self._driver.close(hold.connection)
-        elif self._idle and time.monotonic() - self._idle[0][2] > _MOST_IDLE_SECONDS:
-            self._drop(time.monotonic() - _MOST_IDLE_SECONDS)
+        line = hold.line
+        if line is not None and hold.is_kept and not hold.is_back and not self._is_closed:
+            hold.is_back = True  # before it is: from then on another caller may hold it
+            line.since = time.monotonic()
+            self._idle.append(line)  # before the next one gets in
+        self._places.leave(hold)
+        if line is not None and not hold.is_back:
+            self._driver.close(line.connection)
+        elif self._is_closed:  # at this moment, perhaps
+            self._drop(math.inf)
+        elif line is not None and self._idle and line.since - self._idle[0].since > _MOST_IDLE_SECONDS:
+            self._drop(line.since - _MOST_IDLE_SECONDS)
 
     def _drop(self, before: float) -> None:
         """Close the connections that are idle since before then."""
-        for connection in self._removed(before):
-            self._driver.close(connection)
+        for line in self._removed(before):
+            self._driver.close(line.connection)
 
-    def _removed(self, before: float) -> list[Any]:
+    def _removed(self, before: float) -> list[_Line]:
         """Take the connections out that are idle since before then."""
-        with self._places.door:
-            ended = [resting for resting in self._idle if resting[2] <= before]
-            self._idle = [resting for resting in self._idle if resting[2] > before]
-        return [connection for connection, _, _ in ended]
+        ended: list[_Line] = []
+        with suppress(IndexError):  # none is left
+            while self._idle[0].since <= before:
+                ended.append(self._idle.pop(0))
+        return ended
 
 
-# A connection, when it was opened, and since when it is idle.
-_Resting = tuple[Any, float, float]
+class _Line:
+    """A connection, when it was opened, and since when it is idle."""
+
+    __slots__ = ("born", "connection", "since")
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.born = self.since = time.monotonic()
 
 
 class _Hold:
     """One caller's slot and connection."""
 
-    __slots__ = ("born", "connection", "idle", "is_back", "is_kept")
-
-    def __init__(self) -> None:
-        self.connection: Any = None
-        self.born = self.idle = 0.0
-        self.is_kept = False
-        self.is_back = False
+    # Not set for each: most calls set what differs alone.
+    line: _Line | None = None
+    is_kept = is_back = False
 
 
 class Given:
@@ -339,7 +347,7 @@ class Places:
     @property
     def waiting(self) -> int:
         """How many threads wait for one. Python's own list of them: an interrupt would leave a count of ours wrong."""
-        return len(getattr(self._change, "_waiters", ()))
+        return len(self._change._waiters)  # type: ignore[attr-defined]
 
     def run(self, work: Callable[[], T]) -> T:
         """The result of work, for which a place is waited for."""
@@ -354,6 +362,14 @@ class Places:
                 self.leave(place)
                 raise
 
+    def take_now(self, place: object) -> bool:
+        """Whether there was a place, without waiting for one."""
+        with self.door:
+            is_free = not self._is_closed and len(self._inside) < self.count
+            if is_free:
+                self._inside.add(place)
+            return is_free
+
     def take(self, place: object, seconds: float | None = None) -> bool:
         """Wait for a place; False when the time is over or the places are closed. Call `leave` in any case."""
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -362,15 +378,14 @@ class Places:
             answer = self._look(place, deadline)
         return answer
 
-    def leave(self, place: object, leaving: Callable[[], None] = lambda: None) -> bool:
-        """Give a place back; whether it was taken. If so, `leaving` is done before the next one gets in."""
+    def leave(self, place: object) -> bool:
+        """Give a place back; whether it was taken."""
         with self.door:
             was_taken = place in self._inside
             self._inside.discard(place)
-            if was_taken:
-                leaving()
             # Also after a `take` that failed: it may have been notified of a free place, and then interrupted.
-            self._change.notify()
+            if self._change._waiters:  # type: ignore[attr-defined]
+                self._change.notify()
             return was_taken
 
     def close(self) -> None:
@@ -400,7 +415,6 @@ class LoopPlaces:
 
     def __init__(self, count: float) -> None:
         self.count = count
-        self.door = nullcontext()  # only `take` suspends
         self._inside: set[object] = set()
         self._waiting: deque[tuple[asyncio.Future[bool], object]] = deque()
         self._is_closed = False
@@ -415,12 +429,15 @@ class LoopPlaces:
         """How many tasks wait for one."""
         return sum(not turn.done() for turn, _ in list(self._waiting))
 
-    async def take(self, place: object, seconds: float | None = None) -> bool:
-        if self._is_closed:
-            return False
-        if len(self._inside) < self.count:
+    def take_now(self, place: object) -> bool:
+        is_free = not self._is_closed and len(self._inside) < self.count
+        if is_free:
             self._inside.add(place)
-            return True
+        return is_free
+
+    async def take(self, place: object, seconds: float | None = None) -> bool:
+        if self._is_closed or self.take_now(place):
+            return not self._is_closed
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -433,11 +450,10 @@ class LoopPlaces:
             if end is not None:
                 end.cancel()
 
-    def leave(self, place: object, leaving: Callable[[], None] = lambda: None) -> bool:
+    def leave(self, place: object) -> bool:
         if place not in self._inside:
             return False
         self._inside.discard(place)
-        leaving()
         while self._waiting and len(self._inside) < self.count:
             turn, next_place = self._waiting.popleft()
             if not turn.done():

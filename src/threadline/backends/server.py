@@ -16,10 +16,9 @@ import os
 import select
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 from ..base.drive import BlockingClock, LoopClock, run_now
 from ..errors import Closed, ThreadlineError, Unavailable
@@ -44,6 +43,7 @@ __all__ = [
     "ServerIdentity",
     "exhausted",
     "has_input",
+    "watching",
 ]
 
 T = TypeVar("T")
@@ -60,7 +60,8 @@ _inherited: list[Any] = []
 class ServerEngine(ABC):
     """Operations over lent connections: of a pool for all threads and one for each event loop, or given ones.
 
-    A subclass calls `start` at the end of its constructor. A *wire* is a connection as its backend uses it.
+    A subclass calls `start` at the end of its constructor. A *wire* is a connection as its backend uses it: sources
+    lend wires, which know the generation that they were made in.
     """
 
     opens_inline = False
@@ -111,14 +112,10 @@ class ServerEngine(ABC):
     def translated(self, error: Exception) -> ThreadlineError:
         """The error of our tree for one of the driver; `identity` is told of a lost connection."""
 
-    def wire(self, connection: Any) -> Any:
-        """A connection as the backend uses it."""
-        return connection
-
     async def lent(self, source: Pool | Given, act: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         """The result of work on a wire, whose driver's errors are translated."""
         try:
-            return await source.lend(lambda connection: act(self.wire(connection)))
+            return await source.lend(act)
         except self.driver_errors as error:
             if isinstance(error, ThreadlineError):
                 raise
@@ -243,7 +240,6 @@ class ServerIdentity:
         self.generation = 0
         # Which run of which server answered last.
         self.server: Any = None
-        self._generations: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     def lose(self) -> int:
         """A connection was lost, or led to another server: begin a new generation, and return its number."""
@@ -259,54 +255,60 @@ class ServerIdentity:
         self.server = server
         return begun
 
-    def met(self, connection: Any, server: Any = None, generation: int | None = None) -> None:
-        """A new connection is open; `server` says which run of which server it leads to, where that is known.
+    def met(self, server: Any, generation: int) -> int:
+        """A new connection leads to this run of this server; returns the generation that it is of.
 
         `generation` is the one in which connecting began: a loss in the meantime makes the connection an old one.
         """
-        if server is not None and self.saw(server) is not None:
-            generation = None
-        self._generations[connection] = self.generation if generation is None else generation
-
-    def generation_of(self, connection: Any) -> int:
-        """The generation in which a connection was made; for one that was given, the present one."""
-        return self._generations.get(connection, self.generation)
-
-    def is_current(self, connection: Any) -> bool:
-        """Whether a connection was made after the last loss; an older one may lead to a former server."""
-        return self.generation_of(connection) == self.generation
+        begun = self.saw(server)
+        return generation if begun is None else begun
 
 
 class ServerDriver(ABC):
-    """A driver's connections as a pool lends them: what is alike on all servers."""
+    """A driver's connections, as wires, for a pool to lend them: what is alike on all servers."""
 
     def __init__(self, identity: ServerIdentity) -> None:
         self.identity = identity
 
-    async def is_good(self, connection: Any, idle_seconds: float) -> bool:
-        if not self.identity.is_current(connection):
+    def is_good(self, wire: Any, idle_seconds: float) -> bool | Awaitable[bool]:
+        # One of an older generation may lead to a former server.
+        if wire.generation != self.identity.generation:
             return False
-        if self.has_ended(connection) or (idle_seconds > _RESTED_SECONDS and not await self.answers(connection)):
+        if self.has_ended(wire):
             self.identity.lose()
             return False
-        return True
+        return idle_seconds <= _RESTED_SECONDS or self._still_answers(wire)
+
+    async def _still_answers(self, wire: Any) -> bool:
+        is_there = await self.answers(wire)
+        if not is_there:
+            self.identity.lose()
+        return is_there
 
     @abstractmethod
-    def has_ended(self, connection: Any) -> bool:
+    def has_ended(self, wire: Any) -> bool:
         """Whether an idle connection is closed, or the server has said something unasked. Sends nothing."""
 
     @abstractmethod
-    async def answers(self, connection: Any) -> bool:
+    async def answers(self, wire: Any) -> bool:
         """Whether the server answers."""
 
 
-def has_input(descriptor: Any) -> bool:
-    """Whether something can be read: on an idle connection mostly the server's farewell."""
+def watching(descriptor: Any) -> Callable[[int], Any]:
+    """A function that waits for so many milliseconds, and tells whether something can be read.
+
+    On an idle connection that is mostly the server's farewell.
+    """
     if not hasattr(select, "poll"):
-        return bool(select.select([descriptor], [], [], 0)[0])
+        return lambda milliseconds: select.select([descriptor], [], [], milliseconds / 1000)[0]
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
+    return poll.poll
+
+
+def has_input(descriptor: Any) -> bool:
+    """Whether something can be read."""
+    return bool(watching(descriptor)(0))
 
 
 def exhausted(size: int, where: object, timeout: float) -> Unavailable:

@@ -87,10 +87,21 @@ def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: f
 def _bound(statement: str, values: Sequence[Any]) -> str:
     parts, kinds = _template(statement)
     made = [*parts]
-    made[1::2] = [
-        _LITERALS[type(value)](value) if kind is None else kind(value)
-        for kind, value in zip(kinds, values, strict=True)
-    ]
+    at = 1
+    for kind, value in zip(kinds, values, strict=True):
+        # What most values are is written here, without a call for each.
+        exact = type(value)
+        if kind is not None:
+            made[at] = kind(value)
+        elif exact is bytes:
+            made[at] = f"X'{value.hex()}'"
+        elif exact is str:
+            made[at] = f"X'{value.encode('utf-8', 'surrogatepass').hex()}'"
+        elif value is None:
+            made[at] = "NULL"
+        else:
+            made[at] = _LITERALS[exact](value)
+        at += 2
     return "".join(made)
 
 

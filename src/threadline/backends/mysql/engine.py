@@ -20,7 +20,6 @@ from .pools import GivenMysql, MysqlDriver
 from .schema import MysqlTables
 from .statements import MysqlDialect, MysqlStatements
 from .url import Address
-from .wire import Wire
 
 __all__ = ["MysqlEngine"]
 
@@ -75,7 +74,8 @@ class MysqlEngine(ServerEngine):
 
     def source(self, *, is_of_loop: bool) -> Pool | Given:
         if self._address is None:
-            return GivenMysql(*(self._given or (None, None)))
+            connection, pool = self._given or (None, None)
+            return GivenMysql(connection, pool, self.identity)
         patience = self._patience if is_of_loop else self._blocking_patience
         driver = MysqlDriver(self._address, self.identity, self._timeout, patience, is_of_loop=is_of_loop)
         size, where, timeout = self._pool_size, self.url, self._timeout
@@ -83,12 +83,6 @@ class MysqlEngine(ServerEngine):
 
     def backend(self, lend: Lend, *, is_of_loop: bool) -> Backend:
         return MysqlBackend(MysqlDatabase(lend, self._tables, self.sql, is_given=bool(self._given)), self.sql)
-
-    def wire(self, connection: Any) -> Wire:
-        wire = Wire(connection, self.identity.generation_of(connection), self._patience)
-        if not wire.is_of_loop:
-            wire.patience = self._blocking_patience
-        return wire
 
     def translated(self, error: Exception) -> ThreadlineError:
         if is_useless(error):

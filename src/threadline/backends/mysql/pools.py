@@ -16,7 +16,7 @@ import pymysql
 from ...base.drive import settled
 from ...errors import Closed, InvalidRequest
 from ..lending import Given, LoopPlaces, Places, is_of_work
-from ..server import ServerDriver, ServerIdentity, has_input
+from ..server import ServerDriver, ServerIdentity, watching
 from .errors import is_in_step, is_lost
 from .url import Address
 from .wire import Wire, is_of_loop
@@ -45,49 +45,57 @@ class MysqlDriver(ServerDriver):
             await connection._connect()
         else:
             connection = pymysql.connect(**self._address.blocking_options(self._timeout))
+        wire = Wire(connection, generation, self._patience)
         try:
-            self.identity.met(connection, await Wire(connection, 0, self._patience).server(), generation)
+            wire.generation = self.identity.met(await wire.server(), generation)
+            if not self._is_of_loop:
+                wire.waits = watching(connection._sock)
         except BaseException:
-            self.close(connection)
+            self.close(wire)
             raise
-        return connection
+        return wire
 
-    def has_ended(self, connection: Any) -> bool:
-        if not self._is_of_loop:
-            return connection._sock is None or has_input(connection._sock)
+    def has_ended(self, wire: Wire) -> bool:
+        connection = wire.connection
+        if wire.waits is not None:
+            return connection._sock is None or bool(wire.waits(0))
         if connection.closed:
             return True
         reader = connection._reader
         return bool(reader.at_eof() or reader.exception() or getattr(reader, "eof_received", False))
 
-    async def answers(self, connection: Any) -> bool:
+    async def answers(self, wire: Wire) -> bool:
         try:
-            await settled(connection.ping(reconnect=False))
+            await settled(wire.connection.ping(reconnect=False))
         except (pymysql.err.MySQLError, OSError):
             return False
         return True
 
-    async def is_reusable(self, connection: Any, error: BaseException | None) -> bool:
+    def is_reusable(self, wire: Wire, error: BaseException | None) -> bool:
+        connection = wire.connection
         is_open = not connection.closed if self._is_of_loop else connection._sock is not None
         return is_open and (error is None or is_in_step(error))
 
-    def close(self, connection: Any) -> None:
+    def close(self, wire: Wire) -> None:
+        connection = wire.connection
         if not self._is_of_loop:
             connection._force_close()
         elif not connection._loop.is_closed():  # else it ends with its memory
             connection.close()
 
-    async def part(self, connection: Any) -> None:
+    async def part(self, wire: Wire) -> None:
+        connection = wire.connection
         try:
             await settled(connection.ensure_closed() if self._is_of_loop else connection.close())
         except (pymysql.err.MySQLError, OSError):
-            self.close(connection)
+            self.close(wire)
 
 
 class GivenMysql(Given):
     """A connection of either driver, a pool of aiomysql's, or a function such as the `connect` of another pool."""
 
-    def __init__(self, connection: Any, pool: Any) -> None:
+    def __init__(self, connection: Any, pool: Any, identity: ServerIdentity) -> None:
+        self._identity = identity
         # Of the sync half; the async half lets a thread wait for it.
         self.is_blocking = isinstance(connection, pymysql.connections.Connection) or callable(connection)
         self._is_single = pool is None and not callable(connection)
@@ -106,7 +114,7 @@ class GivenMysql(Given):
             if self._is_single and not _is_open(connection):
                 raise Closed("the given connection was closed")
             try:
-                return await act(connection)
+                return await act(Wire(connection, self._identity.generation))
             except BaseException as error:
                 if not is_of_work(error, pymysql.err.MySQLError, OSError, EOFError):
                     # Interrupted between a question and its answer, which the next call would take for its own.

@@ -6,12 +6,12 @@ PyMySQL's connections block, aiomysql's belong to an event loop; this file is th
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pymysql
-from pymysql.constants import CLIENT, ER, SERVER_STATUS
+from pymysql.constants import CLIENT, COMMAND, CR, ER, SERVER_STATUS
 
 from ...errors import Conflict
 from ..layers.patience import is_unhurried
@@ -29,6 +29,8 @@ _IDENTITY = (
 )
 # A server tells its age in whole seconds, and clocks are set.
 _TOLERANCE_SECONDS = 5.0
+# Numbers from here on stand for a number in so many bytes behind them.
+_LONGER, _SIZES = 0xFB, {0xFC: 2, 0xFD: 3, 0xFE: 8}
 # What a row of a change fails with whose thread is not as expected (put.py).
 _REFUSED = (ER.BAD_NULL_ERROR, ER.DUP_ENTRY)
 
@@ -64,6 +66,8 @@ class Wire:
         # For how many seconds an answer is waited for; None for as long as the connection itself waits.
         self.patience = patience
         self.is_of_loop = is_of_loop(connection)
+        # Waits until something can be read; None where an event loop does that, or nobody asks.
+        self.waits: Callable[[int], Any] | None = None
         self._can_join = bool(connection.client_flag & CLIENT.MULTI_STATEMENTS)
 
     async def send(self, statements: Sequence[bytes]) -> list[Any]:
@@ -91,13 +95,39 @@ class Wire:
         if not self._can_join or sum(map(len, statements)) + len(statements) > self.most_bytes:
             return None
         try:
-            return int((await self.send(statements))[1].insert_id)
+            return await self._counted(b";".join(statements))
         except pymysql.err.MySQLError as error:
             if not is_useless(error):
                 await self.send([b"ROLLBACK"])
             if error.args[0] in _REFUSED:
                 return None
             raise
+
+    async def _counted(self, packet: bytes) -> int:
+        """Send statements that are answered with counts; returns the key that the second one made, or 0.
+
+        The drivers read an answer in twenty steps, of which most are for results that these statements do not have.
+        """
+        connection, is_of_loop = self.connection, self.is_of_loop
+        number, key, status = 0, 0, SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS
+        end = self._limited()
+        try:
+            answer = connection._execute_command(COMMAND.COM_QUERY, packet)
+            if is_of_loop:
+                await answer
+            while status & SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS:
+                answer = connection._read_packet()
+                if is_of_loop:
+                    answer = await answer
+                made, status = _read_count(answer._data)
+                number += 1
+                if number == 2:
+                    key = made
+            connection.server_status = status
+        finally:
+            if end is not None:
+                end.cancel()
+        return key
 
     async def server(self) -> ServerRun:
         """Ask which server this is."""
@@ -123,3 +153,25 @@ class Wire:
 
         # Closed under it, a read ends with the error of a lost connection.
         return asyncio.get_running_loop().call_later(seconds, self.connection.close)
+
+
+def _read_count(answer: bytes) -> tuple[int, int]:
+    """The key that a statement made, and the state of its session, from the packet that the protocol calls OK."""
+    try:
+        if answer[0] == 0:
+            _, at = _read_length(answer, 1)
+            key, at = _read_length(answer, at)
+            return key, answer[at] | answer[at + 1] << 8
+    except (IndexError, KeyError):
+        pass
+    out_of_step = "a statement that has no rows was not answered with a count"
+    raise pymysql.err.OperationalError(CR.CR_COMMANDS_OUT_OF_SYNC, out_of_step)
+
+
+def _read_length(answer: bytes, at: int) -> tuple[int, int]:
+    """A number that says by its first byte how long it is, and where it ends."""
+    first = answer[at]
+    if first < _LONGER:
+        return first, at + 1
+    size = _SIZES[first]
+    return int.from_bytes(answer[at + 1 : at + 1 + size], "little"), at + 1 + size

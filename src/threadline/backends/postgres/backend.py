@@ -36,9 +36,9 @@ from ..sql.records import record_marks, standard_upsert
 from ..sql.rows import Work, ordered_writes
 from ..sql.statements import Dialect, Statements
 from .binary import BytesArray
-from .put import PutStatements, replacing, split_found, usual
+from .put import Put, PutStatements, replacing, split_found, usual
 from .records import PostgresRecords, record_key
-from .together import PostgresChanges, Put, Together
+from .together import PostgresChanges, Together
 from .vectors import PostgresVectors
 from .wire import Statement
 
@@ -189,7 +189,10 @@ class PostgresDatabase:
         """The rows of one statement, and the generation of the session that it was asked on, shifted."""
 
         async def act(session: Session) -> tuple[list[Any], int]:
-            [rows] = await self.asked(session, [(statement, values)])
+            if self._naming:
+                [rows] = await self.asked(session, [(statement, values)])
+            else:
+                rows = await session.ask(statement, values)
             return rows, session.generation << GENERATION_SHIFT
 
         return await self.lent(act)
@@ -271,23 +274,18 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         if len(changes) == 1:
-            applied = await self._apply_at_once(changes[0])
-            if applied is not None:
-                return [applied]
+            change = changes[0]
+            is_idle = change.now - self._noted[change.thread_id] > ACTIVITY_SECONDS
+            work = usual(change, self._identity.server or 0.0, may_touch=is_idle)
+            if work is not None:
+                if self._together is not None and work.can_wait:
+                    stamp = await self._together.here().put(work)
+                else:
+                    [stamp] = await self.put_all([work])
+                if stamp is not None:
+                    return [Applied(stamp)]
+        # It is not of the usual kind, or its thread is not as expected.
         return await super().apply(changes)
-
-    async def _apply_at_once(self, change: Change) -> Applied | None:
-        """Make a change by one statement; None if it is not of the usual kind, or its thread is not as expected."""
-        is_idle = change.now - self._noted[change.thread_id] > ACTIVITY_SECONDS
-        made = usual(change, self._identity.server or 0.0, may_touch=is_idle)
-        if made is None:
-            return None
-        work = Put(change, made)
-        if self._together is not None and made.can_wait:
-            stamp = await self._together.here().put(work)
-        else:
-            [stamp] = await self.put_all([work])
-        return Applied(stamp) if stamp is not None else None
 
     def watch(self, note: Callable[[int, float | None], None]) -> None:
         """Have `note` told how many puts each transaction has. Replaces a method on this object alone."""
@@ -314,14 +312,17 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
             return [None] * len(works)
 
     async def _put_on(self, works: Sequence[Put], session: Session) -> list[Stamp | None]:
-        put, generation = self._put, session.generation
-        # A put that relies on chunks it does not send must have learnt of them from the server that answers now.
-        known = [work.change.stamp is None or work.change.stamp[1] >> GENERATION_SHIFT == generation for work in works]
-        if not all(known):
-            return [None] * len(works)
-        asked = [(put.of(work.usual.shape), work.usual.values) for work in works]
-        if works[0].usual.shape.is_headed:
-            asked.insert(0, (put.held_for_head, [works[0].change.thread_id]))
+        generation = session.generation
+        asked: list[Question] = []
+        for change, shape, values in works:
+            # A put that relies on chunks it does not send must have learnt of them from the server that answers now.
+            if change.stamp is not None and change.stamp[1] >> GENERATION_SHIFT != generation:
+                return [None] * len(works)
+            asked.append((self._put.of(shape), values))
+        if works[0].shape.is_headed:
+            asked.insert(0, (self._put.held_for_head, [works[0].change.thread_id]))
+        if len(asked) == 1 and not self.database.has_tenant:
+            return [self._stamp_of(works[0].change, await session.ask(*asked[0]), generation)]
         answers = (await self.database.asked(session, asked))[-len(works) :]
         return [self._stamp_of(work.change, rows, generation) for work, rows in zip(works, answers, strict=True)]
 

@@ -20,7 +20,6 @@ from .pools import GivenPostgres, PostgresDriver, half_of, other_half
 from .put import PutStatements
 from .schema import PostgresTables
 from .url import read_given, read_url
-from .wire import Session
 
 __all__ = ["PostgresEngine"]
 
@@ -89,7 +88,7 @@ class PostgresEngine(ServerEngine):
 
     def source(self, *, is_of_loop: bool) -> Pool | Given:
         if self._given_half is not None:
-            return GivenPostgres(*self._given)
+            return GivenPostgres(*self._given, self.identity)
         driver = PostgresDriver(
             self._conninfo,
             self.identity,
@@ -110,9 +109,6 @@ class PostgresEngine(ServerEngine):
         made = PostgresBackend(database, statements, put, self.identity, is_of_loop=is_of_loop)
         self._backends.append(made)
         return made
-
-    def wire(self, connection: Any) -> Session:
-        return Session(connection, self.identity.generation_of(connection), self._patience)
 
     def translated(self, error: Exception) -> ThreadlineError:
         if is_lost(error):

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import psycopg
 import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import ConnStatus
 
 from ...base.drive import settled
 from ...errors import Closed, Conflict, InvalidRequest
 from ..lending import Given, LoopPlaces, Places, is_of_work
-from ..server import ServerDriver, ServerIdentity, has_input
+from ..server import ServerDriver, ServerIdentity, watching
 from .wire import MOST_PREPARED, Session, is_between_batches, is_idle
 
 __all__ = ["GivenPostgres", "PostgresDriver", "half_of", "other_half"]
@@ -63,35 +64,35 @@ class PostgresDriver(ServerDriver):
             raise hidden from None
         connection._pool = None  # one that is lost to an interrupt ends with its memory, without a warning
         connection.prepared_max = MOST_PREPARED
-        self.identity.met(connection, generation=generation)
-        return connection
+        return Session(connection, generation, self._patience, watching(connection.pgconn.socket))
 
-    def has_ended(self, connection: Any) -> bool:
-        return bool(connection.closed) or has_input(connection.pgconn.socket)
+    def has_ended(self, wire: Session) -> bool:
+        return wire.pgconn.status == ConnStatus.BAD or (wire.waits is not None and bool(wire.waits(0)))
 
-    async def answers(self, connection: Any) -> bool:
+    async def answers(self, wire: Session) -> bool:
         try:
-            await Session(connection, patience=self._patience).batch([("SELECT 1", ())])
+            await wire.batch([("SELECT 1", ())])
         except psycopg.Error:
             return False
         return True
 
-    async def is_reusable(self, connection: Any, error: BaseException | None) -> bool:
-        if error is None and is_idle(connection) and is_between_batches(connection):
+    def is_reusable(self, wire: Session, error: BaseException | None) -> bool | Awaitable[bool]:
+        if error is None and wire.is_at_rest():
             return True
-        return await _is_reusable(connection, error)
+        return _is_reusable(wire.connection, error)
 
-    def close(self, connection: Any) -> None:
-        connection.pgconn.finish()
+    def close(self, wire: Session) -> None:
+        wire.pgconn.finish()
 
-    async def part(self, connection: Any) -> None:
-        connection.pgconn.finish()
+    async def part(self, wire: Session) -> None:
+        wire.pgconn.finish()
 
 
 class GivenPostgres(Given):
     """A connection or a pool that the caller opened."""
 
-    def __init__(self, connection: Any, pool: Any) -> None:
+    def __init__(self, connection: Any, pool: Any, identity: ServerIdentity) -> None:
+        self._identity = identity
         is_async = half_of(connection, pool) == "async"
         places = LoopPlaces if is_async else Places
         if pool is not None:
@@ -101,12 +102,12 @@ class GivenPostgres(Given):
 
     async def lend(self, act: Act[T]) -> T:
         async def as_found(connection: Any) -> T:
-            return await _as_found(connection, act)
+            return await _as_found(connection, act, self._identity.generation)
 
         return await super().lend(as_found)
 
 
-async def _as_found(connection: Any, act: Act[T]) -> T:
+async def _as_found(connection: Any, act: Act[T], generation: int) -> T:
     """The result of work on a given connection; it is left as it was found, or closed."""
     _check_usable(connection)
     is_restored = not connection.autocommit
@@ -114,7 +115,7 @@ async def _as_found(connection: Any, act: Act[T]) -> T:
     try:
         if is_restored:
             await settled(connection.set_autocommit(True))
-        result = await act(connection)
+        result = await act(Session(connection, generation))
         is_kept = True
         return result
     except BaseException as error:

@@ -36,7 +36,7 @@ from .schema import SERVER_BORN
 from .wire import Statement
 
 __all__ = [
-    "CHECKPOINT_TYPES", "CHUNK_TYPES", "PutStatements", "Usual", "WRITE_TYPES", "given", "latest", "replacing",
+    "CHECKPOINT_TYPES", "CHUNK_TYPES", "Put", "PutStatements", "WRITE_TYPES", "given", "latest", "replacing",
     "split_found", "usual",
 ]  # fmt: skip
 
@@ -78,9 +78,10 @@ class _Shape(NamedTuple):
     replaces: int
 
 
-class Usual(NamedTuple):
+class Put(NamedTuple):
     """A change that is one statement, and its values in the order in which the statement numbers them."""
 
+    change: Change
     shape: _Shape
     values: list[Any]
 
@@ -90,8 +91,23 @@ class Usual(NamedTuple):
         shape = self.shape
         return (shape.begins or shape.is_stamped) and not shape.is_headed
 
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Where it stands in a group: transactions that meet wait for each other in one direction only."""
+        stamp = self.change.stamp
+        return (0, 0, self.change.thread_id) if stamp is None else (1, stamp[0], "")
 
-def usual(change: Change, server_born: float, *, may_touch: bool) -> Usual | None:
+    @property
+    def size(self) -> int:
+        """How many bytes it brings."""
+        return sum([len(value) for value in self.values if type(value) is bytes])
+
+
+# Without the call of a named tuple's own constructor.
+_new = tuple.__new__
+
+
+def usual(change: Change, server_born: float, *, may_touch: bool) -> Put | None:
     """A change as one statement; None for one that needs several."""
     if (
         len(change.witnesses) > _MOST_WITNESSES
@@ -135,11 +151,11 @@ def usual(change: Change, server_born: float, *, may_touch: bool) -> Usual | Non
         added, replaced = split_writes(change.writes)
         adds = _added(values, sorted(added), WRITE_TYPES)
         replaces = _added(values, latest(replaced, 4), WRITE_TYPES) if replaced else 0
-    shape = _Shape(
+    shape = _new(_Shape, (
         begins, stamp is not None, len(change.witnesses), change.lease is not None, is_headed, noting,
         chunks, moved, checkpoints, adds, replaces,
-    )  # fmt: skip
-    return Usual(shape, values)
+    ))  # fmt: skip
+    return _new(Put, (change, shape, values))
 
 
 def _head_of(change: Change) -> tuple[str, str | None, str | None]:

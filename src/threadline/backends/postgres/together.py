@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...errors import Unavailable
 from ...ports.checkpoints import Applied, Change, Stale, Stamp, ThreadRow
@@ -26,12 +26,12 @@ from ..sql.changes import Changes, is_exclusive
 from ..sql.rows import Transaction, read_thread
 from ..sql.statements import CHECKPOINT_COLUMNS, CHECKPOINT_KEY, CHUNK_COLUMNS, WRITE_COLUMNS, WRITE_KEY, Statements
 from .binary import TextsArray, arrays
-from .put import CHECKPOINT_TYPES, CHUNK_TYPES, WRITE_TYPES, PutStatements, Usual, given, latest, replacing
+from .put import CHECKPOINT_TYPES, CHUNK_TYPES, WRITE_TYPES, Put, PutStatements, given, latest, replacing
 
 if TYPE_CHECKING:
     from ..server import ServerIdentity
 
-__all__ = ["PostgresChanges", "Put", "Together"]
+__all__ = ["PostgresChanges", "Together"]
 
 # So many are under way at once. With more the groups are smaller, and there are more commits.
 _MOST_UNDER_WAY = 2
@@ -42,23 +42,6 @@ _CANCELLED = (
     "the task that committed this put with others was cancelled; whether it was stored is unknown: "
     "retry (a put is idempotent)"
 )
-
-
-class Put(NamedTuple):
-    """A change, and what it is as a statement."""
-
-    change: Change
-    usual: Usual
-
-    @property
-    def order(self) -> tuple[int, int, str]:
-        """Where it stands in a group: transactions that meet wait for each other in one direction only."""
-        stamp = self.change.stamp
-        return (0, 0, self.change.thread_id) if stamp is None else (1, stamp[0], "")
-
-    @property
-    def size(self) -> int:
-        return sum([len(value) for value in self.usual.values if type(value) is bytes])
 
 
 class Together:
@@ -105,20 +88,18 @@ class Together:
 
     def _taken(self) -> list[tuple[Put, asyncio.Future[Stamp | None]]]:
         """The first that wait, of different pools."""
-        group: list[tuple[Put, asyncio.Future[Stamp | None]]] = []
-        orders: set[tuple[int, int, str]] = set()
+        group: dict[tuple[int, int, str], tuple[Put, asyncio.Future[Stamp | None]]] = {}
         size = 0
         while self._waiting and len(group) < _MOST_TOGETHER:
             work, future = self._waiting[0]
             if not future.done():  # it was not cancelled
+                order = work.order
                 size += work.size
-                if group and (work.order in orders or size > _MOST_BYTES):
+                if group and (order in group or size > _MOST_BYTES):
                     break
-                orders.add(work.order)
-                group.append((work, future))
+                group[order] = work, future
             self._waiting.popleft()
-        group.sort(key=lambda one: one[0].order)
-        return group
+        return [group[order] for order in sorted(group)]
 
     async def _put_all(self, group: list[tuple[Put, asyncio.Future[Stamp | None]]]) -> None:
         try:

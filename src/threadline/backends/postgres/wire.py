@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -37,6 +38,10 @@ _MOST_STEPS = 256
 # So many statements are prepared on a connection, by `ask` and by the driver: those of every shape of a put that
 # programs have.
 MOST_PREPARED = 250
+# For so long an answer is waited for before the driver's own waiting begins.
+_QUICK_MILLISECONDS = 50
+# For so long a server may take to hear that a statement is not waited for any more.
+_CANCEL_SECONDS = 5.0
 # The forms of so many parameters; no statement has more.
 _BINARY = [Format.BINARY] * 256
 
@@ -68,43 +73,102 @@ class Result(NamedTuple):
 
 
 class Session:
-    """One connection of either half, for the time that a thread or task works on it."""
+    """One connection of either half, as its backend uses it."""
 
-    def __init__(self, connection: Any, generation: int = 0, patience: float | None = None) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        generation: int = 0,
+        patience: float | None = None,
+        waits: Callable[[int], Any] | None = None,
+    ) -> None:
         self.connection = connection
+        self.pgconn = connection.pgconn
         # How often the server had been lost when the connection was made.
         self.generation = generation
-        # For how many seconds a batch waits for its answer; None for as long as it takes.
+        # For how many seconds a statement waits for its answer; None for as long as it takes.
         self._patience = patience
+        # Waits for so many milliseconds until something can be read; None for a connection that was given.
+        self.waits = waits
+        self._asks_at_once = waits is not None and not isinstance(connection, psycopg.AsyncConnection)
+        self._memory = _memory_of(connection)
+
+    def is_at_rest(self) -> bool:
+        """Whether the connection is in no transaction and in the middle of nothing, as far as the driver knows."""
+        pgconn = self.pgconn
+        return bool(
+            pgconn.transaction_status == TransactionStatus.IDLE
+            and pgconn.pipeline_status == PipelineStatus.OFF
+            and self.connection._pipeline is None
+        )
 
     async def ask(self, statement: Statement, values: Sequence[Any]) -> list[Any]:
         """The rows that a statement gives; it is prepared when first used, where the connection allows that."""
-        memory = _memory_of(self.connection)
+        memory = self._memory
         if statement.name not in memory.prepared:
             return (await self.ask_all([(statement, values)]))[0]
-        results = await self._answered(memory.asked(self.connection.pgconn, statement, wired(values)))
-        if memory.is_of_pooler(results[0]):
+        if self._asks_at_once:
+            result = self._asked_at_once(statement.name, wired(values))
+        else:
+            [result] = await self._answered(memory.asked(self.pgconn, statement, wired(values)))
+        if result.status == ExecStatus.TUPLES_OK:
+            return memory.rows(result)
+        if memory.is_of_pooler(result):
             return (await self.ask_all([(statement, values)]))[0]
-        return memory.rows(results[0])
+        raise error_from_result(result)
+
+    def _asked_at_once(self, name: bytes, values: list[Any]) -> Any:
+        """The result of a statement that is prepared: what `_answered` gives, where no generator has to be driven.
+
+        The driver waits where the server is not quick. An interrupt at any line leaves a connection that is closed, so
+        the server is told to stop.
+        """
+        pgconn, results = self.pgconn, list[Any]()
+        try:
+            pgconn.send_query_prepared(name, values, _BINARY[: len(values)], Format.BINARY)
+            if pgconn.flush():  # more than fits into the socket's buffer
+                return self._answered_now(execute(pgconn))[0]
+            while True:
+                if not pgconn.is_busy():
+                    result = pgconn.get_result()
+                    if result is None:
+                        return results[0]
+                    results.append(result)
+                elif self.waits(_QUICK_MILLISECONDS):  # type: ignore[misc]
+                    pgconn.consume_input()
+                else:
+                    return (results + self._answered_now(fetch_many(pgconn)))[0]
+        except psycopg.Error:
+            if results and results[0].status == ExecStatus.FATAL_ERROR:
+                return results[0]  # the reason why the connection was lost then
+            raise
+        except BaseException:
+            if pgconn.transaction_status == TransactionStatus.ACTIVE:
+                with suppress(psycopg.Error):
+                    self.connection.cancel_safe(timeout=_CANCEL_SECONDS)
+            raise
 
     async def ask_all(self, questions: Sequence[Question]) -> list[list[Any]]:
         """The rows that each of these statements gives; all of them, up to the one Sync, are one transaction."""
-        memory = _memory_of(self.connection)
+        memory = self._memory
         sent = [(statement, wired(values)) for statement, values in questions]
-        results = await self._answered(memory.asked_all(self.connection.pgconn, sent))
-        if any(map(memory.is_of_pooler, results)):
-            results = await self._answered(memory.asked_all(self.connection.pgconn, sent))
+        results = await self._answered(memory.asked_all(self.pgconn, sent))
+        if any([memory.is_of_pooler(one) for one in results if one.status == ExecStatus.FATAL_ERROR]):
+            results = await self._answered(memory.asked_all(self.pgconn, sent))
         return [memory.rows(result) for result in results]
 
     async def _answered(self, asked: Generator[Any, Any, list[Any]]) -> list[Any]:
         """The results of what a generator asks the server."""
         connection = self.connection
-        waiting = answered(asked, connection.pgconn, self._deadline())
-        if isinstance(connection, psycopg.AsyncConnection):
-            async with connection.lock:
-                return await connection.wait(waiting)
+        if not isinstance(connection, psycopg.AsyncConnection):
+            return self._answered_now(asked)
+        async with connection.lock:
+            return await connection.wait(answered(asked, self.pgconn, self._deadline()))
+
+    def _answered_now(self, asked: Generator[Any, Any, list[Any]]) -> list[Any]:
+        connection = self.connection
         with connection.lock:
-            results: list[Any] = connection.wait(waiting)
+            results: list[Any] = connection.wait(answered(asked, self.pgconn, self._deadline()))
         return results
 
     async def batch(self, steps: Sequence[Step]) -> list[Result]:

@@ -133,9 +133,7 @@ async def _greet(identity: ServerIdentity, connection: Any) -> None:
         return
     text = answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)
     run = next((line for line in text.splitlines() if line.startswith("run_id:")), None)
-    before = identity.generation
-    identity.met(connection, run)
-    if identity.generation != before:
+    if run is not None and identity.saw(run) is not None:
         # The driver reconnects on its own, and would send the command in its hands, which may rely on the former run.
         raise AnotherServer
 

@@ -270,11 +270,11 @@ class TurnDriver:
     async def connect(self) -> Turn:
         return Turn(self)
 
-    async def is_good(self, turn: Turn, idle_seconds: float) -> bool:
+    def is_good(self, turn: Turn, idle_seconds: float) -> bool:
         # Each connection is looked at when it is used; those of a client that was dropped are used no more.
         return turn.used is None or turn.used is self.made
 
-    async def is_reusable(self, turn: Turn, error: BaseException | None) -> bool:
+    def is_reusable(self, turn: Turn, error: BaseException | None) -> bool:
         if self._renews_client and error is not None and not _is_of_driver(error):
             self.made = None
         # The server's refusal is the whole of its answer: the connection is in the middle of nothing.
