@@ -15,7 +15,7 @@ from ..base.native import native
 from ..codec.allowed import registry
 from ..codec.codec import OBJECT, OPTIONS, Codec
 from ..codec.framing import ext_frame
-from .cutting import FEWEST_IN_RUN, INLINE_BYTES, LARGE_ITEM_BYTES, ends_run
+from .cutting import FEWEST_IN_RUN, INLINE_BYTES, LARGE_ITEM_BYTES, ROOT_BYTES, ends_run
 from .digest import Digester
 from .refs import LIST, Pair
 from .runs import Batch, Chunks, root_of
@@ -29,6 +29,8 @@ SMALL_BYTES = 1 << 20
 _ITEM_BYTES, _SEQUENCE_BYTES = 150, 500
 _EMPTY = Sequence(LIST, None, [], b"")
 _EMPTY.open_count = 0
+# What the root of an open run takes beside its links: a run has fewer than 128 items.
+_SHORT_ROOT_BYTES = 4
 packb = ormsgpack.packb
 
 
@@ -55,9 +57,14 @@ def grown(before: Any, values: list[Any], codec: Codec, batch: Batch, digester: 
         return None
     new = Sequence(LIST, None, heads, body)
     new.ends, new.pairs, new.open_links, new.open_count = ends, pairs, links, length
+    new.bounds, new.names, new.are_packed, new.levels = old.bounds, old.names, old.are_packed, old.levels
     new.kinds = old.kinds.union(map(type, values[len(old.heads) :]))
     new.cost_bytes = len(body) + _ITEM_BYTES * len(heads) + _SEQUENCE_BYTES
-    _finish(new, old, fresh, batch, digester)
+    batch.chunks.update(fresh)
+    if new.levels or len(links) + _SHORT_ROOT_BYTES > ROOT_BYTES:
+        new.root = root_of(LIST, new.levels, links, length, batch, digester)
+    else:
+        new.root = links, [LIST, [], length]  # as `root_of` has it
     return new
 
 
@@ -86,17 +93,12 @@ def extend(
         ends.append(old.size + at)
         pairs.append((digest, None))
     new.ends, new.pairs, new.open_links, new.open_count = old.ends + ends, old.pairs + pairs, links, length
-    _finish(new, old, fresh, batch, digester)
+    new.bounds, new.names, new.are_packed, new.levels = old.bounds, old.names, old.are_packed, old.levels
+    batch.chunks.update(fresh)
+    new.root = root_of(LIST, new.levels, links, length, batch, digester)
     return True
 
 
 def cost_of(made: Sequence) -> int:
     """What a sequence takes in memory, about."""
     return made.size + _ITEM_BYTES * len(made.heads) + _SEQUENCE_BYTES
-
-
-def _finish(new: Sequence, old: Sequence, fresh: Chunks, batch: Batch, digester: Digester) -> None:
-    """Give a sequence the closed runs of before, and its root."""
-    new.bounds, new.names, new.are_packed, new.levels = old.bounds, old.names, old.are_packed, old.levels
-    batch.chunks.update(fresh)
-    new.root = root_of(LIST, new.levels, new.open_links, new.open_count, batch, digester)

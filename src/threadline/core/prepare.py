@@ -110,21 +110,19 @@ class PreparedPut(_Prepared):
             pairs = self.pairs
             if self.parent is not None and self.inherits:
                 there, pairs = self.parent.pairs, pairs.copy()
-                for name in self.kept if self.kept is not None else self._keeps():
+                for name in self.keeps():
                     pairs[name] = there[name]
             self._settled = Roots(self.versions, pairs)
         return self._settled
 
-    def keep(self) -> Collection[str]:
-        """Find the channels that keep the root of the parent, which is known."""
-        self.kept = self._keeps() if self.parent is not None and self.inherits else ()
+    def keeps(self) -> Collection[str]:
+        """The channels that keep the root of the parent, which is known; in an order, as a set would not have them."""
+        if self.kept is None:
+            parent = self.parent
+            assert parent is not None
+            versions, since, there = self.versions, parent.versions, parent.pairs
+            self.kept = {name: None for name in self.inherits if name in there and since.get(name) == versions[name]}
         return self.kept
-
-    def _keeps(self) -> Collection[str]:
-        assert self.parent is not None
-        versions, since, there = self.versions, self.parent.versions, self.parent.pairs
-        # In an order: that of a set is another one in each process.
-        return {name: None for name in self.inherits if name in there and since.get(name) == versions[name]}
 
     def unsettle(self) -> None:
         """Forget the parent, which must be read anew."""
@@ -317,7 +315,7 @@ def _encode(put: PreparedPut, values: Mapping[str, Any], before: Mapping[str, So
     """Encode the values of a put, except those whose root is the parent's; where these are at most compared."""
     encode, batch, pairs, sources, size = put.encoder.value, put.batch, put.pairs, put.sources, 0
     is_native = put.encoder.codec.foreign is None
-    kept = put.keep() if put.parent is not None and put.inherits else ()
+    kept = put.keeps() if put.parent is not None and put.inherits else ()
     for name, value in values.items():
         if name in kept:
             continue

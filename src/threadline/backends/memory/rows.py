@@ -51,25 +51,17 @@ class ThreadRows:
 
     def add_writes(self, serial: int, writes: Sequence[WriteRow]) -> None:
         """Those of one checkpoint are added in one step of the interpreter: an interrupt leaves all of them or none."""
-        place = writes[0][:2]
+        added: dict[tuple[str, str], dict[tuple[str, int], WriteRow]] = {}
         for write in writes:
-            if write[:2] != place:
-                break
-        else:
-            self._add_writes_at(serial, place, writes)
-            return
-        for place in dict.fromkeys([write[:2] for write in writes]):
-            self._add_writes_at(serial, place, [write for write in writes if write[:2] == place])
-
-    def _add_writes_at(self, serial: int, place: tuple[str, str], writes: Sequence[WriteRow]) -> None:
-        self.written[serial].add(place)
-        held = self.writes[serial, place[0], place[1]]
-        new: dict[tuple[str, int], WriteRow] = {}
-        for write in writes:
-            key = write[2:4]
-            if write[9] or (key not in new and key not in held):
+            place, key = write[:2], write[2:4]
+            new = added.get(place)
+            if new is None:
+                new = added[place] = {}
+                self.written[serial].add(place)
+            if write[9] or (key not in new and key not in self.writes[serial, place[0], place[1]]):
                 new[key] = write
-        held.update(new)
+        for place, new in added.items():
+            self.writes[serial, place[0], place[1]].update(new)
 
     def drop(self, serial: int) -> None:
         """Delete all of a thread."""
