@@ -393,3 +393,32 @@ def test_wrong_arguments_are_errors(name):
     for count in (0, 1, 3, 30):
         with pytest.raises(TypeError):
             function(*[None] * count)
+
+
+@pytest.mark.parametrize("part", ["the document", "the metadata"])
+def test_an_interrupt_while_a_row_is_wrapped_stays_an_interrupt(monkeypatch, part):
+    saver = threadline.connect("memory://")
+    wrap = saver._tools.envelope.wrap_row
+
+    def interrupted(content, bound_to):
+        if (b"document" in bound_to[:12]) == (part == "the document"):
+            raise KeyboardInterrupt
+        return wrap(content, bound_to)
+
+    monkeypatch.setattr(saver._tools.envelope, "wrap_row", interrupted)
+    config, many = {"configurable": {"thread_id": "t"}}, {f"channel {at}": at for at in range(300)}
+    with pytest.raises(KeyboardInterrupt):
+        saver.put(config, checkpoint(1, many, dict.fromkeys(many, 1)), {"note": LONG * 20}, dict.fromkeys(many, 1))
+
+
+def test_headers_that_were_held_are_given_back():
+    saver = threadline.connect("memory://")
+    config = {"configurable": {"thread_id": "t"}}
+    value = [message(LONG)]
+    config = saver.put(config, checkpoint(1, {"a": value}, {"a": 1}), {}, {"a": 1})
+    headers = saver._tools.codec.alike.headers
+    saver.put_writes(config, [("a", value), ("b", value[0])], "task")
+    before = sys.getrefcount(headers[HumanMessage])
+    for at in range(100):
+        saver.put_writes(config, [("a", value), ("b", value[0])], f"task {at}")
+    assert sys.getrefcount(headers[HumanMessage]) == before

@@ -7,6 +7,7 @@ import lives
 import pytest
 from test_durability_places import interrupted_at, lines_of
 
+import threadline
 from threadline.backends.sqlite.connections import SqliteConnections
 from threadline.errors import Closed
 
@@ -235,3 +236,35 @@ def test_an_interrupt_at_any_line_of_a_read_leaves_a_saver_that_can_be_written(c
     in_another_thread(lambda: saver.put(*lives.put_arguments("t", 1)))
     connect(database).put(*lives.put_arguments("t", 2))
     assert lives.check(saver.get_tuple(lives.config("t")), "t") == 2
+
+
+def test_nothing_is_read_on_a_connection_that_was_handed_out(tmp_path):
+    """The program's own cursor on it holds an older state, and its own rows must not be taken back."""
+    from threadline.langgraph import SqliteSaver
+
+    with SqliteSaver.from_conn_string(f"{tmp_path}/a.db") as saver:
+        for step in range(5):
+            saver.put(*lives.put_arguments("t", step))
+        cursor = saver.conn.execute("SELECT * FROM threadline_checkpoints")
+        assert cursor.fetchone() is not None
+        with threadline.connect(f"sqlite:///{tmp_path}/a.db") as other:
+            other.put(*lives.put_arguments("t", 5))
+        assert saver.get_tuple(lives.config("t")).config["configurable"]["checkpoint_id"] == lives.id_of(5)
+
+
+def test_a_put_that_is_refused_in_the_middle_of_a_transaction_stays_refused(tmp_path):
+    import sqlite3
+
+    from threadline.langgraph import SqliteSaver
+
+    connection = sqlite3.connect(f"{tmp_path}/a.db", check_same_thread=False)
+    saver = SqliteSaver(connection)
+    saver.put(*lives.put_arguments("t", 0))
+    connection.execute("CREATE TABLE own (a)")
+    connection.execute("INSERT INTO own VALUES (1)")
+    with pytest.raises(threadline.Conflict, match="transaction of yours"):
+        saver.put(*lives.put_arguments("t", 1))
+    connection.commit()
+    with pytest.raises(threadline.Conflict, match="refused"):
+        saver.put_writes(*lives.write_arguments("t", 1, "task"))
+    connection.close()

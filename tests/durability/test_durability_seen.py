@@ -146,7 +146,7 @@ def test_a_connection_that_was_opened_anew_has_seen_nothing(saver, connect, data
 
 def test_two_connections_are_never_taken_for_one_another(database):
     change = Change(thread_id="t", now=1.0, stamp=(1, 0))
-    seen = Seen()
+    seen = Seen(("threadline_threads", "threadline_checkpoints"))
     with closing(sqlite3.connect(database)) as one, closing(sqlite3.connect(database)) as other:
         seen.renew(one, one.execute)
         assert seen.find(change) is None
@@ -183,3 +183,15 @@ def test_a_sequence_that_was_altered_gives_no_thread_the_pool_of_another(saver, 
         threads = other.execute("SELECT serial, pool FROM threadline_threads").fetchall()
     assert len(threads) == 5
     assert all(serial == pool for serial, pool in threads)
+
+
+def test_nothing_is_remembered_beside_a_trigger(saver, database, connect):
+    """It may change a thread within the very put."""
+    with closing(sqlite3.connect(database)) as other, other:
+        other.execute(
+            "CREATE TRIGGER closes AFTER INSERT ON threadline_checkpoints "
+            "BEGIN UPDATE threadline_threads SET status = 'archived' WHERE serial = new.thread; END"
+        )
+    saver.put(*lives.put_arguments("t", 4))
+    with pytest.raises(Conflict, match="archived"):
+        saver.put(*lives.put_arguments("t", 5))

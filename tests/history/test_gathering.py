@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import threading
 import time
+from contextlib import closing
 
 import ormsgpack
 import pytest
@@ -14,7 +15,9 @@ import threadline
 from threadline import Corrupt, KeyRing
 from threadline.chunks.digest import Digester
 from threadline.chunks.pack import PACK, pointer_to
+from threadline.core.paging import chunk_weights
 from threadline.core.retention import gathering
+from threadline.core.retention.prune import in_order
 
 STEPS = 90
 KEY = KeyRing.generate()
@@ -281,3 +284,95 @@ def test_a_kill_while_compacting_leaves_everything_readable(path, monkeypatch):
                 saver.delete_thread("t")
                 expected = fill(saver, 60)
     assert gathered
+
+
+def rows_of(path):
+    with closing(sqlite3.connect(path)) as database:
+        found = database.execute("SELECT digest, links, form, data FROM threadline_chunks").fetchall()
+    return {digest: rest for digest, *rest in found}
+
+
+def test_a_damaged_pack_of_the_same_name_is_replaced_before_anything_points_to_it(saver, path):
+    expected = fill(saver)
+    before = rows_of(path)
+    saver.compact()
+    after = rows_of(path)
+    with closing(sqlite3.connect(path)) as database, database:
+        for digest, (_, _, data) in after.items():
+            if digest not in before:
+                damaged = data[:-9] + bytes(9)
+                database.execute("UPDATE threadline_chunks SET data = ? WHERE digest = ?", (damaged, digest))
+        for digest, row in before.items():
+            values = (*row, digest)
+            database.execute("UPDATE threadline_chunks SET links = ?, form = ?, data = ? WHERE digest = ?", values)
+    saver.compact()
+    check(saver, expected)
+
+
+def test_what_is_deleted_after_compacting_is_erased_by_the_next(saver, path):
+    fill(saver)
+    put(saver, STEPS + 1, {"secret": "the password is swordfish " * 40, "messages": []})
+    put(saver, STEPS + 2, {"secret": "", "messages": []})
+    saver.compact()
+    saver.delete_checkpoint(config(checkpoint_id=f"{STEPS + 1:08d}"))
+    saver.compact()
+    text = saver._tools.codec.encode("the password is swordfish " * 40)
+
+    async def weights(backend):
+        return await chunk_weights(backend, 1)
+
+    assert saver._tools.digesters.of(1).item(text) not in saver._engine.run(weights)
+
+
+def test_pointers_are_deleted_before_what_they_point_to(saver, path):
+    fill(saver)
+    saver.compact()
+
+    async def weights(backend):
+        return await chunk_weights(backend, 1)
+
+    chunks = saver._engine.run(weights)
+    order = in_order(chunks, sorted(chunks))
+    assert sorted(order) == sorted(chunks)
+    place = {digest: at for at, digest in enumerate(order)}
+    pointing = [one for one, (links, _) in chunks.items() if len(links) == 16 and not chunks[links][0]]
+    inner = [one for one, (links, _) in chunks.items() if len(links) == 16 and links in pointing]
+    assert pointing
+    assert inner
+    assert all(place[one] < place[chunks[one][0]] for one in (*pointing, *inner))
+
+
+def test_a_full_disk_keeps_compacting_from_nothing_but_gathering(saver, path, monkeypatch):
+    expected = fill(saver)
+    fill(saver, thread_id="u")
+    saver.compact()
+    size = os.path.getsize(path)
+    saver.delete_thread("u")
+    put(saver, STEPS + 1, {"messages": [], "files": {}})
+    expected[f"{STEPS + 1:08d}"] = {"messages": [], "files": {}}
+
+    async def full(*_):
+        raise threadline.StorageFull("the disk is full")
+
+    monkeypatch.setattr(gathering, "_move", full)
+    saver.compact()
+    assert os.path.getsize(path) < size
+    check(saver, expected)
+
+
+@pytest.mark.parametrize("options", [{}], ids=["plain"])
+def test_a_pointer_to_a_root_is_corrupt_and_ends(saver, path):
+    """Forged: reading went on for ever."""
+    fill(saver)
+    digester, rows = Digester(), rows_of(path)
+    root = next(one for one, (links, form, data) in rows.items() if links and digester.node(links, data) == one)
+    items = {one for one, (links, form, data) in rows.items() if not links and digester.item(data) == one}
+    with closing(sqlite3.connect(path)) as database, database:
+        for item in items:
+            links, content = pointer_to(digester, item, root, 0)
+            values = links, content, item
+            database.execute("UPDATE threadline_chunks SET links = ?, form = 0, data = ? WHERE digest = ?", values)
+    saver.clear_cache()
+    for number in (1, 20, STEPS):
+        with pytest.raises(Corrupt):
+            saver.get_tuple(config(checkpoint_id=f"{number:08d}"))

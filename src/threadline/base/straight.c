@@ -121,6 +121,10 @@ make_named(PyObject *type, PyObject **parts, Py_ssize_t count)
         made = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, count);
     else if (is_whole)
         PyErr_SetString(PyExc_TypeError, "rows are named tuples");
+#if PY_VERSION_HEX >= 0x030E0000
+    if (made != NULL)
+        ((PyTupleObject *)made)->ob_hash = -1; /* not computed yet */
+#endif
     for (Py_ssize_t at = 0; at < count; at++) {
         if (made != NULL)
             PyTuple_SET_ITEM(made, at, parts[at]);
@@ -618,7 +622,9 @@ row(PyObject *module, PyObject *const *args, Py_ssize_t count)
         goto finish;
     stored = wrapped(state, joined("\x96", 1, args[2], 0, packed), joined("\x96\xa8" "document", 10, bound, 1, NULL), begun,
                      wrap, &form);
-    said = wrapped(state, Py_NewRef(args[3]), joined("\x96\xa8" "metadata", 10, bound, 1, NULL), begun, wrap, &form_of);
+    said = form_of = NULL;
+    if (stored != NULL) /* else its error stands, and nothing may run */
+        said = wrapped(state, Py_NewRef(args[3]), joined("\x96\xa8" "metadata", 10, bound, 1, NULL), begun, wrap, &form_of);
     PyObject *parts[13] = {
         Py_NewRef(PyTuple_GET_ITEM(named, 1)), Py_NewRef(id), Py_NewRef(PyTuple_GET_ITEM(named, 2)), links, form, stored,
         form_of, said, step, source, run_id, Py_NewRef(args[7]), Py_NewRef(args[8]),
@@ -715,16 +721,18 @@ add_chunk(State *state, PyObject *chunks, PyObject *content, PyObject *begun)
     return digest;
 }
 
-/* The state of an item, held, and the header of its type; NULL without an error where Python must see to it. */
+/* The state of an item and the header of its type, both held; NULL without an error where Python must see to it. */
 static PyObject *
 state_of_item(PyObject *value, PyObject *classes, PyObject *headers, PyObject *counts, PyObject *nothing, PyObject **head)
 {
     PyTypeObject *type = Py_TYPE(value);
     Slots slots;
-    *head = nothing;
+    *head = NULL;
     if (type == &PyUnicode_Type || type == &PyDict_Type || type == &PyLong_Type || type == &PyList_Type ||
-        type == &PyFloat_Type || type == &PyBool_Type || value == Py_None)
+        type == &PyFloat_Type || type == &PyBool_Type || value == Py_None) {
+        *head = Py_NewRef(nothing);
         return Py_NewRef(value);
+    }
     if (!find_slots(classes, type, &slots) || !slots.extra)
         return NULL;
     PyObject *found = PyDict_GetItemWithError(headers, (PyObject *)type); /* both borrowed */
@@ -737,7 +745,8 @@ state_of_item(PyObject *value, PyObject *classes, PyObject *headers, PyObject *c
         PyErr_Clear(); /* an instance that was never set up */
     if (dict != NULL && (!PyDict_CheckExact(dict) || PyDict_GET_SIZE(dict) != size))
         Py_CLEAR(dict);
-    *head = found;
+    if (dict != NULL)
+        *head = Py_NewRef(found);
     return dict;
 }
 
@@ -753,27 +762,29 @@ static int
 encode(Encoding *how, PyObject *value, PyObject **content)
 {
     PyObject *head, *state = state_of_item(value, how->classes, how->headers, how->counts, how->nothing, &head);
+    *content = NULL;
     if (state == NULL && PyErr_Occurred())
         return FAILED;
-    int is_object = state != NULL && head != how->nothing;
+    int is_object = state != NULL && PyBytes_GET_SIZE(head) > 0, found = USUAL;
     PyObject *packed = pack(how->packb, is_object ? state : value, is_object ? how->within : how->hook, how->options);
-    Py_XDECREF(state);
-    *content = NULL;
-    if (packed == NULL)
-        return is_for_careful_way() ? UNUSUAL : FAILED;
-    Py_ssize_t size = PyBytes_GET_SIZE(packed);
-    int found = size > LARGE_ITEM_BYTES || may_hold_bytes(PyBytes_AS_STRING(packed), size) ? UNUSUAL : USUAL;
-    if (found == USUAL && is_object)
-        *content = item_of(head, PyBytes_AS_STRING(packed), size);
-    else if (found == USUAL)
-        *content = Py_NewRef(packed);
-    Py_DECREF(packed);
-    if (found == USUAL && *content == NULL)
-        return FAILED;
-    if (found == USUAL && PyBytes_GET_SIZE(*content) > LARGE_ITEM_BYTES) {
-        Py_CLEAR(*content);
-        return UNUSUAL;
+    if (packed == NULL) {
+        found = is_for_careful_way() ? UNUSUAL : FAILED;
+    } else {
+        Py_ssize_t size = PyBytes_GET_SIZE(packed);
+        if (size > LARGE_ITEM_BYTES || may_hold_bytes(PyBytes_AS_STRING(packed), size))
+            found = UNUSUAL;
+        else
+            *content = is_object ? item_of(head, PyBytes_AS_STRING(packed), size) : Py_NewRef(packed);
+        if (found == USUAL && *content == NULL)
+            found = FAILED;
+        if (found == USUAL && PyBytes_GET_SIZE(*content) > LARGE_ITEM_BYTES) {
+            Py_CLEAR(*content);
+            found = UNUSUAL;
+        }
     }
+    Py_XDECREF(packed);
+    Py_XDECREF(state);
+    Py_XDECREF(head);
     return found;
 }
 
@@ -925,7 +936,7 @@ add_write(Encoding *how, PyObject *const *args, PyObject *write, Py_ssize_t at, 
         return -1;
     PyObject *index = known != NULL ? Py_NewRef(known) : PyLong_FromSsize_t(at), *links = PyTuple_GET_ITEM(pair, 0), *form;
     PyObject *packed = pack(how->packb, PyTuple_GET_ITEM(pair, 1), NULL, NULL);
-    if (args[17] != Py_None) {
+    if (packed != NULL && args[17] != Py_None) {
         PyObject *to = place_of_write(how, args, index, channel, links);
         packed = wrapped(how->state, packed, to, args[17], args[18], &form);
     } else {
@@ -996,6 +1007,7 @@ take_apart(PyObject *values, PyObject *const *args, PyObject *nothing, PyObject 
             return PyErr_Occurred() ? FAILED : UNUSUAL;
         int failed = PyList_Append(states, state) < 0 || PyList_Append(heads, head) < 0;
         Py_DECREF(state);
+        Py_DECREF(head);
         if (failed)
             return FAILED;
     }

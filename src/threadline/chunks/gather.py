@@ -314,7 +314,7 @@ class Gatherer:
         found: dict[bytes, bytes] = {}
         for digest, (name, place) in list(pile.moved.items()):
             pack = pile.pack(name)
-            if pack is None and name not in pile.damaged and name not in pile.nodes:
+            if pack is None and name not in pile.damaged and name not in pile.nodes and name not in pile.roots:
                 if name not in pile.inner:
                     wanted.setdefault(name, (ANY_PACK, 1))
                 continue
@@ -339,7 +339,8 @@ class Gatherer:
         kinds: dict[bytes, int] = {}
         for digest, (name, place, kind) in list(pile.inner.items()):
             outer = pile.pack(name)
-            if outer is None and name not in pile.damaged and name not in pile.nodes and name not in pile.inner:
+            is_known = name in pile.damaged or name in pile.nodes or name in pile.roots or name in pile.inner
+            if outer is None and not is_known:
                 wanted.setdefault(name, (_OUTER, 1))
                 continue
             if outer is None:

@@ -191,10 +191,12 @@ def unpack(data: bytes) -> Any:
 
 
 def _can_be_had(size: int) -> bool:
-    from mmap import mmap
+    import mmap
 
+    # A mapping of this process alone: limits of its data do not count shared ones. Windows has no such choice.
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
-        mmap(-1, size).close()  # the system reserves it, and no more: nobody looks at a page of it
+        mmap.mmap(-1, size, **private).close()  # the system reserves it, and no more: nobody looks at a page of it
     except (MemoryError, OSError, OverflowError):
         return False
     return True

@@ -136,7 +136,7 @@ class Alike:
                 self._others.add(kind)
                 return False
             self.counts[kind] = len(known.fields.names)
-            self.headers[kind] = known.header
+            self.headers.setdefault(kind, known.header)  # another thread may have learnt it, too
             self._known[kind] = known
             if native is not None and known.fields.mask_of is None:
                 slots = _slots_of(kind) if known.fields.are_models else (0, 0)

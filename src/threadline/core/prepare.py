@@ -233,15 +233,16 @@ def prepare_writes(
     task_path: str = "",
     *,
     are_first: bool = False,
+    are_final: bool = True,
 ) -> PreparedWrites:
-    """Check and encode the writes of one task."""
+    """Check and encode the writes of one task. Unless they are final, their rows may still be given other places."""
     place: Place = (native and native.place(config, Place)) or place_of(config)
     if place.checkpoint_id is None:
         check_writes(writes, task_id, task_path)
         raise InvalidRequest("put_writes needs a config with a checkpoint_id: the one that put() returned")
     known = tools.known.of(place.thread_id)
     encoder, batch = tools.sole_encoder or tools.encoder(known), Batch(known.digests if known is not None else ())
-    found = encode_writes(tools, encoder, place, writes, task_id, task_path, batch)
+    found = encode_writes(tools, encoder, place, writes, task_id, task_path, batch) if are_final else None
     prepared = prepared_writes(tools, encoder, place, known, batch, found)
     if found is None:
         _encode_writes(prepared, check_writes(writes, task_id, task_path), text_id(task_id, "task_id"), task_path)

@@ -49,7 +49,11 @@ def put_now(tools: Tools, engine: Engine, one: Prepared, now: float) -> None:
     put = engine.put_usual
     if put is not None and _is_straight(tools, one):
         change = _change(tools, one, now if one.made_at is None else one.made_at)
-        stamp = put(change)
+        try:
+            stamp = put(change)
+        except Conflict:
+            _note_refusal(tools, [one])
+            raise
         if stamp is not None:
             if isinstance(one, PreparedPut):
                 _acknowledge(tools, one, change, stamp, change.witnesses)

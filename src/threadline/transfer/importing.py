@@ -282,7 +282,8 @@ def _prepare_writes(
     for write in writes:
         tasks.setdefault((write.task_id, write.task_path), []).append(write)
     for (task_id, task_path), own in tasks.items():
-        prepared = prepare_writes(tools, config, [(write.channel, write.value) for write in own], task_id, task_path)
+        values = [(write.channel, write.value) for write in own]
+        prepared = prepare_writes(tools, config, values, task_id, task_path, are_final=False)
         prepared.writes = [
             row._replace(idx=write.idx, replaces=replaces) for row, write in zip(prepared.writes, own, strict=True)
         ]

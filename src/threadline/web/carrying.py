@@ -14,10 +14,10 @@ from typing import Any
 from ..core.context import Context
 from ..core.history.graph import history_of
 from ..core.lifecycle import living, note_went_on, tags_of
-from ..core.paging import each_thread, thread_rows
+from ..core.paging import chunk_weights, each_thread, thread_rows
 from ..core.retention.plan import Plan
 from ..core.retention.policy import Policy, seconds_of
-from ..core.retention.prune import Going, collect_pool, remove, remove_batch
+from ..core.retention.prune import Going, collect_pool, in_order, remove, remove_batch
 from ..core.retention.prune import delete as delete_at
 from ..core.retention.sweep import each_garbage, freed_bytes, make_plan
 from ..core.retention.trash import Bin
@@ -178,8 +178,9 @@ async def collect_exactly(store: Context, plan: Garbage, progress: Progress) -> 
     """Delete the chunks that a plan named, but for those that something refers to since; how many went."""
     removed = 0
     for done, (pool, digests) in enumerate(plan.by_pool.items(), 1):
-        reachable: set[bytes] = set()
-        for start in range(0, len(digests), _CHUNKS_AT_ONCE):
-            removed += await store.backend.collect(pool, digests[start : start + _CHUNKS_AT_ONCE], reachable)
+        going = in_order(await chunk_weights(store.backend, pool), digests)
+        for start in range(0, len(going), _CHUNKS_AT_ONCE):
+            # Marked anew each time: what was followed may point to a pack by now.
+            removed += await store.backend.collect(pool, going[start : start + _CHUNKS_AT_ONCE], set())
         progress(done, len(plan.by_pool))
     return removed

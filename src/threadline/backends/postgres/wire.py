@@ -44,6 +44,8 @@ _QUICK_MILLISECONDS = 50
 _CANCEL_SECONDS = 5.0
 # The forms of so many parameters; no statement has more.
 _BINARY = [Format.BINARY] * 256
+# A name that stands for nothing or for something else, and a plan of tables that were altered since.
+_FORGOTTEN = ("26000", "42P05", "0A000")
 
 
 class Statement:
@@ -245,11 +247,12 @@ class _Memory:
         return not is_prepared
 
     def is_of_pooler(self, result: Any) -> bool:
-        """Whether a name stands for nothing, or for something already: another session answers than the one before.
+        """Whether a name stands for nothing, or for something already: another session answers than the one before. Or
+        for a plan that does not hold any more, because a table was altered.
 
         From then on nothing is prepared here.
         """
-        if result.status != ExecStatus.FATAL_ERROR or error_from_result(result).sqlstate not in ("26000", "42P05"):
+        if result.status != ExecStatus.FATAL_ERROR or error_from_result(result).sqlstate not in _FORGOTTEN:
             return False
         self.prepares = False
         self.prepared.clear()

@@ -37,6 +37,7 @@ _Moment = tuple[sqlite3.Connection, int, int]
 # Of so many threads it is remembered; a put names one witness, and seldom two or three.
 _MOST_THREADS = 1_000
 _MOST_ROWS = 8
+_TRIGGERS = "SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN (?, ?)"
 
 
 class SqliteCommit(SharedCommit):
@@ -47,7 +48,7 @@ class SqliteCommit(SharedCommit):
         self._connections = connections
         self._statements = statements
         # None once somebody else may use the connection: not all that can be done with it shows.
-        self._seen: Seen | None = Seen() if connections.is_own else None
+        self._seen: Seen | None = Seen((statements.t, statements.c)) if connections.is_own else None
 
     def show(self) -> None:
         """The connection that writes is handed out."""
@@ -120,9 +121,12 @@ class SqliteCommit(SharedCommit):
 class Seen:
     """What is remembered of the threads of one database. Used by one OS thread at a time, the one that commits."""
 
-    __slots__ = ("_moment", "_next", "_threads", "_version", "is_in_sequence")
+    __slots__ = ("_has_triggers", "_moment", "_next", "_tables", "_threads", "_version", "is_in_sequence")
 
-    def __init__(self) -> None:
+    def __init__(self, tables: tuple[str, str]) -> None:
+        # Of threads and of checkpoints. A trigger on them changes rows within a put, so nothing is remembered then.
+        self._tables = tables
+        self._has_triggers = False
         self._moment: _Moment | None = None  # None while a put is under way, and after one that failed
         self._next: _Moment | None = None
         self._version = 0
@@ -137,6 +141,7 @@ class Seen:
         if moment != self._moment:
             self._threads.clear()
             self.is_in_sequence = False
+            self._has_triggers = execute(_TRIGGERS, self._tables).fetchone() is not None
         self._moment = self._next = None
 
     def find(self, change: Change) -> _Thread | None:
@@ -151,6 +156,8 @@ class Seen:
 
     def note(self, change: Change, serial: int, stamp: Stamp, active: float, connection: sqlite3.Connection) -> None:
         """Remember what `find` or a look has told, and what the change adds, once it is confirmed."""
+        if self._has_triggers:
+            return
         threads = self._threads
         thread = threads.get(change.thread_id)
         if thread is None or thread.stamp != stamp:

@@ -66,6 +66,8 @@ class SqliteConnections:
         self._is_closed = False
         # One connection for reads and writes, which cannot be opened again.
         self._is_single = connection is not None or path in (None, ":memory:", "")
+        # Whether a program may use the connection that writes by itself: then nothing is read on it.
+        self._is_shown = False
         # Absolute: connections that are opened later must have the same file, whatever the working directory is then.
         self._place = ":memory:" if self._is_single or path is None else absolute(path)
         file = None if self._is_single else self._place
@@ -87,6 +89,11 @@ class SqliteConnections:
     def is_own(self) -> bool:
         """Whether all connections are opened here, to a file."""
         return not self._is_single
+
+    def show(self) -> None:
+        """The connection that writes is handed out; a read that is under way on it ends first."""
+        with self._lock:
+            self._is_shown = True
 
     def look_for_the_file_every(self, seconds: float) -> None:
         """Check the names of the files at most this often, and not at each read and each commit."""
@@ -145,9 +152,9 @@ class SqliteConnections:
         The pages that were written last are in its cache, and in no other one. Nobody waits for it here; a writer may
         wait for this.
         """
-        if self._wrote != get_ident() or self._is_single:
-            return self.read(work)
         lock, found = self._lock, _NOT_READ
+        if self._wrote != get_ident() or self._is_single or self._is_shown or lock._is_owned():  # type: ignore[attr-defined]
+            return self.read(work)  # also for a signal handler in the middle of a write, whose lock this is
         try:
             if lock.acquire(False):
                 found = self._read_here(work)
@@ -359,6 +366,7 @@ class SqliteConnections:
     ) -> T:
         if connection.in_transaction:
             self._refuse_foreign_transaction(self._held_writer() if self._is_reading_here else connection)
+        self._is_reading_here = False  # an interrupt may have left it
         execute = connection.cursor().execute
         try:
             try:

@@ -116,11 +116,13 @@ class SqliteEngine:
     def writing_connection(self) -> sqlite3.Connection:
         """The connection that writes, for programs that expect a saver to show it."""
         self._commit.show()
+        self._connections.show()
         return self._connections.writer()
 
     def alone(self) -> AbstractContextManager[sqlite3.Connection]:
         """The connection that writes, for a caller that writes by itself; no put goes through it meanwhile."""
         self._commit.show()
+        self._connections.show()
         return self._connections.alone()
 
     def add_layer(self, layer: Layering) -> None:

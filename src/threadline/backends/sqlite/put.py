@@ -121,7 +121,7 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
         async def collect(part: Sequence[bytes]) -> int | None:
-            return await SqlBackend.collect(self, pool, part, reachable)
+            return await SqlBackend.collect(self, pool, part, reachable.copy())  # each part marks anew
 
         return await self._in_parts(collect, candidates) or 0
 

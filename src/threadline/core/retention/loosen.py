@@ -8,12 +8,13 @@ compare-and-swap of one row, so that it is harmless beside writers, and may stop
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from ...chunks.digest import Digester
 from ...chunks.gather import chunk_place
 from ...chunks.pack import Pack, is_pointer, member_of, place_in, unpack_pack
-from ...errors import Corrupt
+from ...errors import Corrupt, StorageFull
 from ...ports.checkpoints import DIGEST_BYTES, ChunkRow, ThreadRow, split_links
 from ...ports.rules import mark
 from ..context import Context
@@ -37,8 +38,10 @@ async def compact(store: Context) -> None:
     async for thread in each_thread(store.backend):
         threads.setdefault(thread.pool, []).append(thread)
     async for pool in each_pool(store.backend):
-        await _collect_loosened(store, pool)
-        await gather_pool(store, pool, threads.get(pool, ()))
+        # Whatever is dead goes, and what it stood with is gathered again: so what was deleted is erased.
+        await _collect_loosened(store, pool, most_dead=0.0)
+        with suppress(StorageFull):  # giving space back is all the more needed
+            await gather_pool(store, pool, threads.get(pool, ()))
     await store.backend.compact()
 
 
@@ -47,18 +50,18 @@ async def collect_loosened(store: Context, pool: int) -> int:
     return await collect_pool(store.backend, pool) + await _collect_loosened(store, pool)
 
 
-async def _collect_loosened(store: Context, pool: int) -> int:
+async def _collect_loosened(store: Context, pool: int, most_dead: float = _MOST_DEAD) -> int:
     """Delete what is mostly dead: packs, then packs of which these were a part."""
     removed = 0
     for _ in range(_MOST_ROUNDS):
-        if not await loosen(store, pool):
+        if not await loosen(store, pool, most_dead):
             break
         removed += await collect_pool(store.backend, pool)
     return removed
 
 
-async def loosen(store: Context, pool: int) -> int:
-    """Give the living items of packs that are dead by more than a quarter rows of their own; returns of how many packs.
+async def loosen(store: Context, pool: int, most_dead: float = _MOST_DEAD) -> int:
+    """Give the living items of packs that are dead by more than this rows of their own; returns of how many packs.
 
     A pack that a checkpoint has as a run is needed whole and stays. What is damaged stays as well: fsck names it. What
     is in the cold tier stays where it is: collecting reads no object.
@@ -77,7 +80,7 @@ async def loosen(store: Context, pool: int) -> int:
     for start in range(0, len(lonely), _BATCH):
         for row in await hot_chunks(store, pool, lonely[start : start + _BATCH]):
             pack = await _pack_of(store, pool, row)
-            if pack is not None and await _loosen(store, pool, pack, pointers[row.digest]):
+            if pack is not None and await _loosen(store, pool, pack, pointers[row.digest], most_dead):
                 loosened += 1
     return loosened
 
@@ -107,7 +110,9 @@ async def _pointers(store: Context, pool: int, digests: list[bytes]) -> dict[byt
     return found
 
 
-async def _loosen(store: Context, pool: int, pack: Pack, pointers: list[tuple[ChunkRow, int]]) -> bool:
+async def _loosen(
+    store: Context, pool: int, pack: Pack, pointers: list[tuple[ChunkRow, int]], most_dead: float
+) -> bool:
     """Replace the pointers into a pack by what they point to; whether that was worth it, and done."""
     digester = store.tools.digesters.of(pool)
     found = [(row, member_of(digester, row.digest, pack, place)) for row, place in pointers]
@@ -115,7 +120,7 @@ async def _loosen(store: Context, pool: int, pack: Pack, pointers: list[tuple[Ch
     size = sum([len(content) for _, content in living])
     if len(living) < len(pointers):
         return False
-    if size >= (1 - _MOST_DEAD) * sum(map(len, pack.contents())):
+    if size >= (1 - most_dead) * sum(map(len, pack.contents())):
         return False
     wrap = store.tools.envelope.wrap
     await store.backend.rewrap(

@@ -207,16 +207,23 @@ async def _collect(backend: Backend, pool: int) -> tuple[int, int]:
     """Collect a pool; returns how many chunks went, and how many there were."""
     chunks = await chunk_weights(backend, pool)
     reachable = chunks.reached_from(await backend.roots(pool))
-    # No pointer outlives its pack: a put of the item that it stands for, between two batches, finds the row of the
-    # pointer and does not bring the item again. A backend may part a batch further, where room is short. The row of a
-    # pack may be a pointer too, and goes after those that point to it.
-    candidates = sorted((one for one in chunks if one not in reachable), key=partial(_rank, chunks))
+    candidates = in_order(chunks, [one for one in chunks if one not in reachable])
     size = max(_CHUNK_BATCH, -(-len(candidates) // _MOST_MARKINGS))
     removed = 0
     for start in range(0, len(candidates), size):
         # From the rows anew, not from the forecast: an item that was followed may point to a pack by now.
         removed += await backend.collect(pool, candidates[start : start + size], set())
     return removed, len(chunks)
+
+
+def in_order(chunks: ChunkWeights, digests: Iterable[bytes]) -> list[bytes]:
+    """Chunks in the order in which they may be deleted, batch by batch: no pointer outlives its pack.
+
+    Otherwise a put of the item that it stands for, between two batches, would find the row of the pointer and not bring
+    the item again. A backend may part a batch further, where room is short. The row of a pack may be a pointer too, and
+    goes after those that point to it.
+    """
+    return sorted([one for one in digests if one in chunks], key=partial(_rank, chunks))
 
 
 def _rank(chunks: ChunkWeights, digest: bytes) -> int:

@@ -123,13 +123,13 @@ local function opened(one)
   -- A pool that expired may come back under its number; what was known of it must not seem known.
   redis.call('HSETNX', KEYS[one.base + POOL], 'epoch', digits(now_ms))
   if one.carried ~= '' then redis.call('HSETNX', KEYS[one.base + LEASES], one.thread, string.sub(one.carried, 2)) end
-  return row
+  return row, true
 end
 
 local answer = {'ok'}
 for c = 1, count do
   local one = changes[c]
-  local row = opened(one)
+  local row, begins = opened(one)
   local head = row[1] .. ':'
   for i = one.chunks + 1, one.moved, 2 do redis.call('HSETNX', KEYS[one.base + CHUNKS], ARGV[i], ARGV[i + 1]) end
   for i = one.moved + 1, one.rows, 2 do redis.call('HSET', KEYS[one.base + CHUNKS], ARGV[i], ARGV[i + 1]) end
@@ -152,7 +152,8 @@ for c = 1, count do
     redis.call('HSET', KEYS[one.base + ROWS], head .. ARGV[i], ARGV[i + 1])
   end
   redis.call('HINCRBY', KEYS[one.base + POOL], 'version', 1)
-  touch(one.base, ttl)
+  -- What only moves chunks is upkeep, and no use of the thread.
+  if begins or one.stop > one.rows or one.last > one.firsts then touch(one.base, ttl) end
   answer[c + 1] = redis.call('HGET', KEYS[one.base + POOL], 'epoch')
 end
 return answer
