@@ -421,4 +421,5 @@ def test_headers_that_were_held_are_given_back():
     before = sys.getrefcount(headers[HumanMessage])
     for at in range(100):
         saver.put_writes(config, [("a", value), ("b", value[0])], f"task {at}")
-    assert sys.getrefcount(headers[HumanMessage]) == before
+    after = sys.getrefcount(headers[HumanMessage])  # on a line of its own: an assertion holds what it looks at
+    assert after == before
