@@ -148,8 +148,8 @@ def _on_connections(engine: Any, count: int, act: Callable[..., Any]) -> Any:
         if len(held) == count:
             return act(*held)
 
-        async def with_next(connection: Any) -> Any:
-            return await acted(*held, connection)
+        async def with_next(wire: Any) -> Any:
+            return await acted(*held, wire.connection)
 
         return await engine.blocking.lend(with_next)
 

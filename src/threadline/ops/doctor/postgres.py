@@ -49,8 +49,8 @@ class _Asking:
     def on_one(self, act: Callable[[Any], Any]) -> Any:
         """What work on a connection gives."""
 
-        async def acted(connection: Any) -> Any:
-            return act(connection)
+        async def acted(session: Any) -> Any:
+            return act(session.connection)
 
         return run_now(self._lent(acted))
 
@@ -59,7 +59,7 @@ class _Asking:
 
         async def first(one: Any) -> Any:
             async def second(other: Any) -> Any:
-                return act(one, other)
+                return act(one.connection, other.connection)
 
             return await self._lent(second)
 
