@@ -12,7 +12,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = "src/threadline/base"
-SOURCES, HEADERS = [f"{FOLDER}/compiled.c", f"{FOLDER}/straight.c"], [f"{FOLDER}/compiled.h", f"{FOLDER}/lanes.h"]
+SOURCES, HEADERS = (
+    [f"{FOLDER}/compiled.c", f"{FOLDER}/straight.c"],
+    [f"{FOLDER}/compiled.h", f"{FOLDER}/lanes.h", f"{FOLDER}/blake.h"],
+)
 MODULE = "threadline.base.compiled"
 
 

@@ -69,16 +69,18 @@ class Saver(Maintenance, Moving):
         if not self._tools.is_open:
             self.open()
         tools = self._tools
-        prepared = prepare_put(tools, config, checkpoint, metadata, new_versions, checks_versions=tools.checks_versions)
-        put_now(tools, self._engine, prepared, time.time())
+        now, checks = time.time(), tools.checks_versions
+        prepared = prepare_put(tools, config, checkpoint, metadata, new_versions, now=now, checks_versions=checks)
+        put_now(tools, self._engine, prepared, now)
         thread_id, namespace, _ = prepared.place
         return config_of(thread_id, namespace, prepared.checkpoint_id)
 
     async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         if not self._tools.is_open:
             await self._aopen()
-        prepared = self._preparing(config, checkpoint, metadata, new_versions)
-        await self._awrite([prepared])
+        now = time.time()
+        prepared = self._preparing(config, checkpoint, metadata, new_versions, now=now)
+        await self._awrite([prepared], now)
         return _config_of(prepared)
 
     def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -93,7 +95,7 @@ class Saver(Maintenance, Moving):
         if not self._tools.is_open:
             await self._aopen()
         prepared = prepare_writes(self._tools, config, writes, task_id, task_path)
-        await self._awrite([prepared])
+        await self._awrite([prepared], time.time())
 
     def get_tuple(self, config: Any) -> Any:
         """The checkpoint a config names, or the newest of its thread, decoded; None when there is none."""
@@ -189,17 +191,19 @@ class Saver(Maintenance, Moving):
         """Keep several checkpoints in one transaction: all of them, or none."""
         if not self._tools.is_open:
             self.open()
-        prepared = self._prepared(puts)
+        now = time.time()
+        prepared = self._prepared(puts, now)
         if prepared:
-            self._write(prepared)
+            self._write(prepared, now)
         return [_config_of(one) for one in prepared]
 
     async def aput_many(self, puts: Sequence[Put]) -> Any:
         if not self._tools.is_open:
             await self._aopen()
-        prepared = self._prepared(puts)
+        now = time.time()
+        prepared = self._prepared(puts, now)
         if prepared:
-            await self._awrite(prepared)
+            await self._awrite(prepared, now)
         return [_config_of(one) for one in prepared]
 
     @property
@@ -216,14 +220,16 @@ class Saver(Maintenance, Moving):
         """
         if not self._tools.is_open:
             self.open()
-        if prepared := self._prepared_batch(items):
-            self._write(prepared)
+        now = time.time()
+        if prepared := self._prepared_batch(items, now):
+            self._write(prepared, now)
 
     async def aput_batch(self, items: Sequence[Any]) -> None:
         if not self._tools.is_open:
             await self._aopen()
-        if prepared := self._prepared_batch(items):
-            await self._awrite(prepared)
+        now = time.time()
+        if prepared := self._prepared_batch(items, now):
+            await self._awrite(prepared, now)
 
     def delete_checkpoint(self, config: Any) -> None:
         """Delete one checkpoint; NotFound without it, Conflict when others are replayed from it."""
@@ -338,22 +344,22 @@ class Saver(Maintenance, Moving):
 
     # -- how the above is put together
 
-    def _write(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> None:
-        self._engine.run(partial(put_opened, self._tools, prepared, time.time()))
+    def _write(self, prepared: Sequence[PreparedPut | PreparedWrites], now: float) -> None:
+        self._engine.run(partial(put_opened, self._tools, prepared, now))
 
-    async def _awrite(self, prepared: Sequence[PreparedPut | PreparedWrites]) -> None:
+    async def _awrite(self, prepared: Sequence[PreparedPut | PreparedWrites], now: float) -> None:
         """Put; reads of these threads that begin meanwhile wait for it."""
         begun = [(one.place.thread_id, self._under_way.begin(one.place.thread_id)) for one in prepared]
         try:
-            await self._engine.awrite(partial(put_opened, self._tools, prepared, time.time()))
+            await self._engine.awrite(partial(put_opened, self._tools, prepared, now))
         finally:
             for thread_id, ended in begun:
                 self._under_way.end(thread_id, ended)
 
-    def _preparing(self, *put: Any) -> PreparedPut:
-        return prepare_put(self._tools, *put, checks_versions=self._tools.checks_versions)
+    def _preparing(self, *put: Any, now: float) -> PreparedPut:
+        return prepare_put(self._tools, *put, now=now, checks_versions=self._tools.checks_versions)
 
-    def _prepared(self, puts: Any) -> Sequence[PreparedPut]:
+    def _prepared(self, puts: Any, now: float) -> Sequence[PreparedPut]:
         siblings: dict[tuple[str, str, str], PreparedPut] = {}
         prepared = []
         if isinstance(puts, (str, bytes)) or not isinstance(puts, Iterable):
@@ -361,19 +367,19 @@ class Saver(Maintenance, Moving):
         for put in puts:
             if not isinstance(put, (tuple, list)) or len(put) != 4:
                 raise InvalidRequest("put_many takes a list of (config, checkpoint, metadata, new_versions)")
-            one = self._preparing(*put, siblings)
+            one = self._preparing(*put, siblings, now=now)
             siblings[one.place.thread_id, one.place.namespace, one.checkpoint_id] = one
             prepared.append(one)
         return prepared
 
-    def _prepared_batch(self, items: Any) -> Sequence[PreparedPut | PreparedWrites]:
+    def _prepared_batch(self, items: Any, now: float) -> Sequence[PreparedPut | PreparedWrites]:
         siblings: dict[tuple[str, str, str], PreparedPut] = {}
         prepared: Any = []
         for item in items if type(items) is list or isinstance(items, Iterable) else [None]:
             kind, *arguments = item if isinstance(item, (tuple, list)) and item else (None,)
             if kind == "put" and len(arguments) == 4:
                 config, checkpoint, metadata, new_versions = arguments
-                one = prepare_put(self._tools, config, checkpoint, metadata, new_versions, siblings)
+                one = prepare_put(self._tools, config, checkpoint, metadata, new_versions, siblings, now=now)
                 siblings[one.place.thread_id, one.place.namespace, one.checkpoint_id] = one
                 prepared.append(one)
             elif kind == "put_writes" and len(arguments) in (3, 4):

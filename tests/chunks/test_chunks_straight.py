@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 import threadline
 from threadline.base.native import native
 from threadline.chunks import growing
+from threadline.codec.envelope import Envelope
 from threadline.core import prepare, put, rows
 from threadline.errors import ThreadlineError
 
@@ -387,7 +388,7 @@ def test_nothing_is_leaked():
     assert sys.version_info >= (3, 12) or abs(after[1] - before[1]) < 100
 
 
-@pytest.mark.parametrize("name", ["request", "place", "row", "writes", "grown"])
+@pytest.mark.parametrize("name", ["put", "place", "row", "writes", "grown"])
 def test_wrong_arguments_are_errors(name):
     function = getattr(native, name)
     for count in (0, 1, 3, 30):
@@ -397,15 +398,15 @@ def test_wrong_arguments_are_errors(name):
 
 @pytest.mark.parametrize("part", ["the document", "the metadata"])
 def test_an_interrupt_while_a_row_is_wrapped_stays_an_interrupt(monkeypatch, part):
-    saver = threadline.connect("memory://")
-    wrap = saver._tools.envelope.wrap_row
+    wrap = Envelope.wrap_row
 
-    def interrupted(content, bound_to):
+    def interrupted(envelope, content, bound_to):
         if (b"document" in bound_to[:12]) == (part == "the document"):
             raise KeyboardInterrupt
-        return wrap(content, bound_to)
+        return wrap(envelope, content, bound_to)
 
-    monkeypatch.setattr(saver._tools.envelope, "wrap_row", interrupted)
+    monkeypatch.setattr(Envelope, "wrap_row", interrupted)
+    saver = threadline.connect("memory://")
     config, many = {"configurable": {"thread_id": "t"}}, {f"channel {at}": at for at in range(300)}
     with pytest.raises(KeyboardInterrupt):
         saver.put(config, checkpoint(1, many, dict.fromkeys(many, 1)), {"note": LONG * 20}, dict.fromkeys(many, 1))

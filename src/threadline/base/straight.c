@@ -2,13 +2,17 @@
  *
  * Each function does what a few functions of Python do elsewhere, for arguments of the usual kinds, to the same bytes.
  * For all others it returns None, and whoever called it goes the careful way, which says what is wrong if anything is. So
- * no function here refuses anything, or decides what a value becomes: ormsgpack packs, hashlib hashes.
+ * no function here refuses anything, or decides what a value becomes: ormsgpack packs.
  *
  * Rules: containers of the caller are read without calling Python in between, or are copied before. What is looked up is
  * held. An error that is raised here is one of memory, or of the caller's own code.
  */
 
 #include "compiled.h"
+
+#include <stddef.h>
+
+#include "blake.h"
 
 /* As core/requests.py, core/rows.py, chunks/cutting.py and codec/envelope.py have them. */
 #define LATEST_FORMAT 4
@@ -17,6 +21,7 @@
 #define LONGEST_INDEXED 512
 #define WORTH_COMPRESSING 2000
 #define CHECK_BYTES 8
+#define DIGEST_BYTES 16
 #define INLINE_BYTES 128
 #define LARGE_ITEM_BYTES (32 * 1024)
 #define FEWEST_IN_RUN 8
@@ -24,10 +29,13 @@
 #define RUN_MASK 7
 #define ROOT_BYTES 160
 #define OBJECT 32
+/* As chunks/encode.py has them. */
+#define FEW 8
+#define FEW_LETTERS 64
 
 static const char *const texts[N_NAMES] = {
-    "channel_values", "channel_versions", "checkpoint_id", "checkpoint_ns", "configurable", "copy", "digest", "document",
-    "id", "metadata", "run_id", "source", "step", "thread_id", "ts", "update", "updated_channels", "v",
+    "channel_values", "channel_versions", "checkpoint_id", "checkpoint_ns", "configurable", "document",
+    "id", "metadata", "parents", "run_id", "size", "source", "step", "thread_id", "ts", "updated_channels", "v",
     "versions_seen", "write",
 };
 static const char *const unsaid[] = {
@@ -184,30 +192,15 @@ may_hold_bytes(const char *packed, Py_ssize_t size)
     return bytes_are_within((const unsigned char *)packed, (size_t)size);
 }
 
-/* The digest of some parts by a hash that has begun. */
-static PyObject *
-digest_of(State *state, PyObject *begun, PyObject *first, PyObject *second)
+/* The checksum that binds a row's bytes to a place, as codec/envelope.py has it. */
+static void
+check_of(PyObject *place, const char *content, Py_ssize_t size, unsigned char *check)
 {
-    PyObject *digest = NULL, *done = NULL, *hash = PyObject_CallMethodNoArgs(begun, state->names[N_COPY]);
-    if (hash == NULL)
-        return NULL;
-    if (first != NULL) {
-        done = PyObject_CallMethodOneArg(hash, state->names[N_UPDATE], first);
-        if (done == NULL)
-            goto finish;
-        Py_DECREF(done);
-    }
-    done = PyObject_CallMethodOneArg(hash, state->names[N_UPDATE], second);
-    if (done != NULL)
-        digest = PyObject_CallMethodNoArgs(hash, state->names[N_DIGEST]);
-    Py_XDECREF(done);
-    if (digest != NULL && !PyBytes_CheckExact(digest)) {
-        Py_CLEAR(digest);
-        PyErr_SetString(PyExc_TypeError, "a hash gave no bytes");
-    }
-finish:
-    Py_DECREF(hash);
-    return digest;
+    Hash hash;
+    hash_begin(&hash, CHECK_BYTES, "row", NULL, 0);
+    hash_part(&hash, PyBytes_AS_STRING(place), (size_t)PyBytes_GET_SIZE(place));
+    hash_part(&hash, content, (size_t)size);
+    hash_end(&hash, check, CHECK_BYTES);
 }
 
 static PyObject *
@@ -230,17 +223,20 @@ joined(const char *head, Py_ssize_t length, PyObject *first, Py_ssize_t from, Py
 /* A row's bytes as they are stored, bound to a place: as `Envelope.wrap_row` has it, which `wrap` is. It takes the
  * references of both. */
 static PyObject *
-wrapped(State *state, PyObject *content, PyObject *place, PyObject *begun, PyObject *wrap, PyObject **form)
+wrapped(PyObject *content, PyObject *place, PyObject *begun, PyObject *wrap, PyObject **form)
 {
     PyObject *stored = NULL;
     *form = NULL;
     if (content == NULL || place == NULL)
         goto finish;
     if (begun != Py_None && PyBytes_GET_SIZE(content) < WORTH_COMPRESSING) {
-        PyObject *digest = digest_of(state, begun, place, content);
-        if (digest != NULL)
-            stored = joined("", 0, content, 0, digest);
-        Py_XDECREF(digest);
+        Py_ssize_t size = PyBytes_GET_SIZE(content);
+        stored = PyBytes_FromStringAndSize(NULL, size + CHECK_BYTES);
+        if (stored != NULL) {
+            char *into = PyBytes_AS_STRING(stored);
+            memcpy(into, PyBytes_AS_STRING(content), (size_t)size);
+            check_of(place, into, size, (unsigned char *)into + size);
+        }
         *form = PyLong_FromLong(0);
     } else {
         PyObject *arguments[] = {content, place};
@@ -371,20 +367,6 @@ merged_metadata(State *state, PyObject *metadata, PyObject *of_config, PyObject 
     return found == FAILED ? NULL : Py_NewRef(Py_None);
 }
 
-/* The names that have a version and are not among the new ones. */
-static PyObject *
-inherited(PyObject *versions, PyObject *new_versions)
-{
-    PyObject *name, *version, *names = PyList_New(0);
-    Py_ssize_t at = 0;
-    while (names != NULL && PyDict_Next(versions, &at, &name, &version)) {
-        int is_new = PyDict_Contains(new_versions, name);
-        if (is_new < 0 || (!is_new && PyList_Append(names, name) < 0))
-            Py_CLEAR(names);
-    }
-    return names;
-}
-
 typedef struct {
     PyObject *id, *ts, *versions, *values, *seen, *updated, *v, *step, *of_config;
 } Given;
@@ -450,55 +432,6 @@ draft_of(PyObject *head, PyObject *merged, PyObject *packb, PyObject *options, P
     Py_XDECREF(described);
     Py_XDECREF(head);
     Py_XDECREF(merged);
-    return made != NULL ? made : unusual();
-}
-
-PyDoc_STRVAR(request_doc, "request(config, checkpoint, metadata, new_versions, packb, options, Place, Draft)\n--\n\n"
-"What a put is given, checked: its place, the checkpoint's id, what can be packed of it yet (None where that is for Python to\n"
-"do), the versions, and the names that are not among the new ones. None where any of it is not of the usual kind.");
-
-static PyObject *
-request(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    State *state = state_of(module);
-    if (count != 8) {
-        PyErr_SetString(PyExc_TypeError, "request() takes what a put is given, how to pack it, and two types");
-        return NULL;
-    }
-    PyObject *config = args[0], *checkpoint = args[1], *metadata = args[2], *new_versions = args[3];
-    if (!PyDict_CheckExact(checkpoint) || !PyDict_CheckExact(metadata) || !PyDict_CheckExact(new_versions))
-        Py_RETURN_NONE;
-    PyObject *configurable, *made = NULL, *named = place_in(state, config, args[6], &configurable);
-    Given given = {0};
-    if (named == NULL)
-        goto finish;
-    given.id = got(checkpoint, state->names[N_ID]);
-    given.ts = got(checkpoint, state->names[N_TS]);
-    given.versions = got(checkpoint, state->names[N_CHANNEL_VERSIONS]);
-    given.values = got(checkpoint, state->names[N_CHANNEL_VALUES]);
-    given.seen = got(checkpoint, state->names[N_VERSIONS_SEEN]);
-    given.updated = got(checkpoint, state->names[N_UPDATED_CHANNELS]);
-    given.v = got(checkpoint, state->names[N_V]);
-    given.step = got(metadata, state->names[N_STEP]);
-    given.of_config = got(config, state->names[N_METADATA]);
-    if (PyErr_Occurred() || !is_usual_checkpoint(&given, checkpoint) || !is_usual_step(given.step) ||
-        (given.of_config != NULL && !PyDict_CheckExact(given.of_config)))
-        goto finish;
-    PyObject *head[5] = {
-        Py_NewRef(given.v), Py_NewRef(given.ts), Py_NewRef(given.seen),
-        Py_NewRef(given.updated != NULL ? given.updated : Py_False), PyDict_New(),
-    };
-    PyObject *merged = merged_metadata(state, metadata, given.of_config, configurable);
-    PyObject *parts[5] = {named, Py_NewRef(given.id), NULL, PyDict_Copy(given.versions), NULL};
-    named = NULL;
-    parts[2] = draft_of(make_list(head, 5), merged, args[4], args[5], args[7]);
-    if (parts[3] != NULL)
-        parts[4] = inherited(parts[3], new_versions);
-    made = make_named((PyObject *)&PyTuple_Type, parts, 5);
-finish:
-    let_given_go(&given);
-    Py_XDECREF(configurable);
-    Py_XDECREF(named);
     return made != NULL ? made : unusual();
 }
 
@@ -581,56 +514,48 @@ column_of(PyObject *metadata, PyObject *name, int is_text)
     return value;
 }
 
-PyDoc_STRVAR(row_doc, "row(place, checkpoint_id, head, described, metadata, versions, pairs, now, searched, packb, begun,\n"
-"    wrap, CheckpointRow)\n--\n\n"
-"The row of a checkpoint, as core/rows.py makes it; None where something is not of the usual kind. `begun` is the hash of\n"
-"rows where they are not sealed, `wrap` what wraps all other rows.");
+/* What a row of a checkpoint is made of, all of it borrowed. */
+typedef struct {
+    PyObject *place, *id, *head, *described, *metadata, *versions, *pairs, *now, *searched, *packb, *begun, *wrap, *type;
+} Rowing;
 
+/* The row of a checkpoint; NULL, without an error where something is not of the usual kind. */
 static PyObject *
-row(PyObject *module, PyObject *const *args, Py_ssize_t count)
+make_row(State *state, Rowing *of)
 {
-    State *state = state_of(module);
-    if (count != 13 || !PyTuple_Check(args[0]) || PyTuple_GET_SIZE(args[0]) != 3 || !PyBytes_CheckExact(args[2]) ||
-        !PyBytes_CheckExact(args[3])) {
-        PyErr_SetString(PyExc_TypeError, "row() takes a place, an id, bytes, dicts, and how to make a row");
-        return NULL;
-    }
-    PyObject *named = args[0], *id = args[1], *metadata = args[4], *versions = args[5], *pairs = args[6];
-    PyObject *packb = args[9], *begun = args[10], *wrap = args[11];
-    if (!PyDict_CheckExact(metadata) || !PyDict_CheckExact(versions) || !PyDict_CheckExact(pairs))
-        Py_RETURN_NONE;
     PyObject *made = NULL, *channels = NULL, *packed = NULL, *bound = NULL, *to = NULL, *form, *stored, *form_of, *said;
-    PyObject *step = column_of(metadata, state->names[N_STEP], 0);
-    PyObject *source = column_of(metadata, state->names[N_SOURCE], 1);
-    PyObject *run_id = column_of(metadata, state->names[N_RUN_ID], 1), *links = links_of(pairs);
+    PyObject *step = column_of(of->metadata, state->names[N_STEP], 0);
+    PyObject *source = column_of(of->metadata, state->names[N_SOURCE], 1);
+    PyObject *run_id = column_of(of->metadata, state->names[N_RUN_ID], 1), *links = links_of(of->pairs);
     if (step == NULL || source == NULL || run_id == NULL || links == NULL || PyErr_Occurred())
         goto finish;
-    channels = channels_of(versions, pairs);
-    packed = channels != NULL ? pack(packb, channels, NULL, NULL) : NULL;
+    channels = channels_of(of->versions, of->pairs);
+    packed = channels != NULL ? pack(of->packb, channels, NULL, NULL) : NULL;
     if (packed == NULL) {
         if (channels != NULL && PyErr_ExceptionMatches(PyExc_TypeError))
             PyErr_Clear(); /* names and versions that msgpack cannot say */
         goto finish;
     }
     PyObject *where[] = {
-        Py_NewRef(PyTuple_GET_ITEM(named, 0)), Py_NewRef(PyTuple_GET_ITEM(named, 1)), Py_NewRef(id),
-        Py_NewRef(PyTuple_GET_ITEM(named, 2)), Py_NewRef(links),
+        Py_NewRef(PyTuple_GET_ITEM(of->place, 0)), Py_NewRef(PyTuple_GET_ITEM(of->place, 1)), Py_NewRef(of->id),
+        Py_NewRef(PyTuple_GET_ITEM(of->place, 2)), Py_NewRef(links),
     };
     to = make_list(where, 5);
-    bound = to != NULL ? pack(packb, to, NULL, NULL) : NULL;
+    bound = to != NULL ? pack(of->packb, to, NULL, NULL) : NULL;
     if (bound == NULL)
         goto finish;
-    stored = wrapped(state, joined("\x96", 1, args[2], 0, packed), joined("\x96\xa8" "document", 10, bound, 1, NULL), begun,
-                     wrap, &form);
+    stored = wrapped(joined("\x96", 1, of->head, 0, packed), joined("\x96\xa8" "document", 10, bound, 1, NULL),
+                     of->begun, of->wrap, &form);
     said = form_of = NULL;
     if (stored != NULL) /* else its error stands, and nothing may run */
-        said = wrapped(state, Py_NewRef(args[3]), joined("\x96\xa8" "metadata", 10, bound, 1, NULL), begun, wrap, &form_of);
+        said = wrapped(Py_NewRef(of->described), joined("\x96\xa8" "metadata", 10, bound, 1, NULL), of->begun,
+                       of->wrap, &form_of);
     PyObject *parts[13] = {
-        Py_NewRef(PyTuple_GET_ITEM(named, 1)), Py_NewRef(id), Py_NewRef(PyTuple_GET_ITEM(named, 2)), links, form, stored,
-        form_of, said, step, source, run_id, Py_NewRef(args[7]), Py_NewRef(args[8]),
+        Py_NewRef(PyTuple_GET_ITEM(of->place, 1)), Py_NewRef(of->id), Py_NewRef(PyTuple_GET_ITEM(of->place, 2)), links,
+        form, stored, form_of, said, step, source, run_id, Py_NewRef(of->now), Py_NewRef(of->searched),
     };
     links = step = source = run_id = NULL;
-    made = make_named(args[12], parts, 13);
+    made = make_named(of->type, parts, 13);
 finish:
     Py_XDECREF(step);
     Py_XDECREF(source);
@@ -640,6 +565,27 @@ finish:
     Py_XDECREF(packed);
     Py_XDECREF(to);
     Py_XDECREF(bound);
+    return made;
+}
+
+PyDoc_STRVAR(row_doc, "row(place, checkpoint_id, head, described, metadata, versions, pairs, now, searched, packb, begun,\n"
+"    wrap, CheckpointRow)\n--\n\n"
+"The row of a checkpoint, as core/rows.py makes it; None where something is not of the usual kind. `begun` is None\n"
+"where rows are sealed, `wrap` what wraps all other rows.");
+
+static PyObject *
+row(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 13 || !PyTuple_Check(args[0]) || PyTuple_GET_SIZE(args[0]) != 3 || !PyBytes_CheckExact(args[2]) ||
+        !PyBytes_CheckExact(args[3])) {
+        PyErr_SetString(PyExc_TypeError, "row() takes a place, an id, bytes, dicts, and how to make a row");
+        return NULL;
+    }
+    Rowing of = {args[0], args[1], args[2], args[3], args[4],  args[5], args[6],
+                 args[7], args[8], args[9], args[10], args[11], args[12]};
+    if (!PyDict_CheckExact(of.metadata) || !PyDict_CheckExact(of.versions) || !PyDict_CheckExact(of.pairs))
+        Py_RETURN_NONE;
+    PyObject *made = make_row(state_of(module), &of);
     return made != NULL ? made : unusual();
 }
 
@@ -659,17 +605,14 @@ checked(PyObject *module, PyObject *const *args, Py_ssize_t count)
         PyBytes_GET_SIZE(stored) >= WORTH_COMPRESSING)
         Py_RETURN_NONE;
     Py_ssize_t size = PyBytes_GET_SIZE(stored) - CHECK_BYTES;
-    PyObject *content = PyBytes_FromStringAndSize(PyBytes_AS_STRING(stored), size), *digest = NULL;
-    PyObject *packed = content != NULL ? pack(args[2], args[0], NULL, NULL) : NULL;
-    if (packed != NULL)
-        digest = digest_of(state_of(module), args[3], packed, content);
-    else if (content != NULL)
-        is_for_careful_way();
-    if (digest == NULL || PyBytes_GET_SIZE(digest) != CHECK_BYTES ||
-        memcmp(PyBytes_AS_STRING(digest), PyBytes_AS_STRING(stored) + size, CHECK_BYTES) != 0)
-        Py_CLEAR(content);
-    Py_XDECREF(packed);
-    Py_XDECREF(digest);
+    PyObject *packed = pack(args[2], args[0], NULL, NULL), *content = NULL;
+    if (packed == NULL)
+        return is_for_careful_way() ? unusual() : NULL;
+    unsigned char check[CHECK_BYTES];
+    check_of(packed, PyBytes_AS_STRING(stored), size, check);
+    Py_DECREF(packed);
+    if (memcmp(check, PyBytes_AS_STRING(stored) + size, CHECK_BYTES) == 0)
+        content = PyBytes_FromStringAndSize(PyBytes_AS_STRING(stored), size);
     return content != NULL ? content : unusual();
 }
 
@@ -709,16 +652,29 @@ item_of(PyObject *head, const char *packed, Py_ssize_t size)
     return made;
 }
 
-/* Note the chunk of an item by its name, which is returned, held. */
+/* Note the chunk of an item by its name, which is returned, held; as `Digester.item` names it. */
 static PyObject *
-add_chunk(State *state, PyObject *chunks, PyObject *content, PyObject *begun)
+add_chunk(PyObject *chunks, PyObject *content, PyObject *key)
 {
-    PyObject *digest = digest_of(state, begun, NULL, content);
-    PyObject *chunk = digest != NULL ? Py_BuildValue("y#O", "", (Py_ssize_t)0, content) : NULL;
+    Hash hash;
+    PyObject *digest = PyBytes_FromStringAndSize(NULL, DIGEST_BYTES);
+    if (digest == NULL)
+        return NULL;
+    hash_begin(&hash, DIGEST_BYTES, "item", PyBytes_AS_STRING(key), (size_t)PyBytes_GET_SIZE(key));
+    hash_part(&hash, PyBytes_AS_STRING(content), (size_t)PyBytes_GET_SIZE(content));
+    hash_end(&hash, (unsigned char *)PyBytes_AS_STRING(digest), DIGEST_BYTES);
+    PyObject *chunk = Py_BuildValue("y#O", "", (Py_ssize_t)0, content);
     if (chunk == NULL || PyDict_SetItem(chunks, digest, chunk) < 0)
         Py_CLEAR(digest);
     Py_XDECREF(chunk);
     return digest;
+}
+
+/* Whether this is the key of a pool's names, which may be empty. */
+static int
+is_key(PyObject *key)
+{
+    return PyBytes_CheckExact(key) && PyBytes_GET_SIZE(key) <= MOST_KEY_BYTES;
 }
 
 /* The state of an item and the header of its type, both held; NULL without an error where Python must see to it. */
@@ -750,11 +706,305 @@ state_of_item(PyObject *value, PyObject *classes, PyObject *headers, PyObject *c
     return dict;
 }
 
+/* -- a put */
+
+/* What a put is given, what is known of its thread, and how it becomes a row. All of it is held by the caller. */
+typedef struct {
+    State *state;
+    PyObject *place, *config, *checkpoint, *metadata, *new_versions;
+    PyObject *versions_before, *pairs_before, *sources_before; /* of the parent, None; and of the line */
+    PyObject *encode, *batch, *now;
+    int is_settled, is_plain; /* whether the parent is known, and whether a given serializer does not encode values */
+    PyObject *packb, *options, *searchable, *indexed, *begun, *wrap, *row_type, *draft_type, *none;
+} Putting;
+
+/* What a put becomes, all of it held. */
+typedef struct {
+    PyObject *draft, *merged, *versions, *values, *inherits, *kept, *pairs, *sources, *whole, *searched, *row;
+    Py_ssize_t size;
+} Made;
+
+static void
+let_made_go(Made *made)
+{
+    PyObject **parts = (PyObject **)made;
+    for (size_t at = 0; at < offsetof(Made, size) / sizeof(PyObject *); at++)
+        Py_XDECREF(parts[at]);
+}
+
+/* Whether a value takes a few bytes and packs in a moment. */
+static int
+is_short(PyObject *value)
+{
+    int overflows = 0;
+    if (PyFloat_CheckExact(value) || PyBool_Check(value))
+        return 1;
+    if (PyLong_CheckExact(value)) {
+        PyLong_AsLongLongAndOverflow(value, &overflows);
+        return !overflows;
+    }
+    return is_ascii(value) && PyUnicode_GET_LENGTH(value) < FEW_LETTERS;
+}
+
+/* Whether a value is a list of a few plain values. */
+static int
+is_short_list(PyObject *value)
+{
+    if (!PyList_CheckExact(value) || PyList_GET_SIZE(value) == 0 || PyList_GET_SIZE(value) > FEW)
+        return 0;
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(value); at++) {
+        PyObject *one = PyList_GET_ITEM(value, at);
+        if (!is_number(one) && !PyUnicode_CheckExact(one) && !PyBool_Check(one) && one != Py_None)
+            return 0;
+    }
+    return 1;
+}
+
+/* The reference to a value and what it can be encoded from again, held; as `Encoder.value` has them, which is asked for
+ * all that is longer. */
+static int
+encode_channel(Putting *of, PyObject *name, PyObject *value, PyObject **pair, PyObject **source)
+{
+    *pair = *source = NULL;
+    if (of->is_plain && value == Py_None) {
+        *pair = Py_NewRef(PyTuple_GET_ITEM(of->none, 0));
+        *source = Py_NewRef(PyTuple_GET_ITEM(of->none, 1));
+        return USUAL;
+    }
+    int is_few = of->is_plain && is_short_list(value);
+    if (is_few || (of->is_plain && is_short(value))) {
+        PyObject *content = pack(of->packb, value, is_few ? Py_None : NULL, of->options);
+        if (content == NULL && !is_for_careful_way())
+            return FAILED;
+        if (content != NULL && PyBytes_GET_SIZE(content) < INLINE_BYTES) {
+            *pair = PyTuple_Pack(2, PyTuple_GET_ITEM(PyTuple_GET_ITEM(of->none, 0), 0), content);
+            *source = content;
+            return *pair != NULL ? USUAL : FAILED;
+        }
+        Py_XDECREF(content);
+    }
+    PyObject *before = PyDict_GetItemWithError(of->sources_before, name); /* borrowed */
+    if (before == NULL && PyErr_Occurred())
+        return FAILED;
+    before = Py_NewRef(before != NULL ? before : Py_None);
+    PyObject *arguments[] = {value, name, of->batch, before};
+    PyObject *made = PyObject_Vectorcall(of->encode, arguments, 4, NULL);
+    Py_DECREF(before);
+    if (made != NULL && PyTuple_CheckExact(made) && PyTuple_GET_SIZE(made) == 2) {
+        *pair = Py_NewRef(PyTuple_GET_ITEM(made, 0));
+        *source = Py_NewRef(PyTuple_GET_ITEM(made, 1));
+    } else if (made != NULL) {
+        PyErr_SetString(PyExc_TypeError, "an encoder gave no pair and source");
+    }
+    Py_XDECREF(made);
+    return *pair != NULL ? USUAL : FAILED;
+}
+
+static Py_ssize_t
+size_of_source(State *state, PyObject *source)
+{
+    if (PyBytes_CheckExact(source))
+        return PyBytes_GET_SIZE(source);
+    PyObject *number = PyObject_GetAttr(source, state->names[N_SIZE]);
+    Py_ssize_t size = number != NULL ? PyLong_AsSsize_t(number) : -1;
+    Py_XDECREF(number);
+    return size;
+}
+
+/* Encode the values of all channels but those that keep the parent's reference. */
+static int
+encode_channels(Putting *of, Made *made)
+{
+    PyObject *name, *value;
+    Py_ssize_t at = 0;
+    made->pairs = PyDict_New();
+    made->sources = PyDict_New();
+    if (made->pairs == NULL || made->sources == NULL)
+        return FAILED;
+    while (PyDict_Next(made->values, &at, &name, &value)) { /* a dict of this function alone */
+        int keeps = made->kept != NULL ? PyDict_Contains(made->kept, name) : 0;
+        if (keeps < 0)
+            return FAILED;
+        if (keeps)
+            continue;
+        PyObject *pair, *source;
+        int found = encode_channel(of, name, value, &pair, &source);
+        Py_ssize_t size = found == USUAL ? size_of_source(of->state, source) : -1;
+        if (size < 0 || PyDict_SetItem(made->pairs, name, pair) < 0 || PyDict_SetItem(made->sources, name, source) < 0)
+            found = FAILED;
+        Py_XDECREF(pair);
+        Py_XDECREF(source);
+        if (found != USUAL)
+            return FAILED;
+        made->size += size;
+    }
+    return USUAL;
+}
+
+/* The channels that are not among the new ones; and of these, what the parent has under the same version. */
+static int
+find_inherited(Putting *of, Made *made)
+{
+    PyObject *name, *version;
+    Py_ssize_t at = 0;
+    made->inherits = PyList_New(0);
+    if (made->inherits == NULL)
+        return FAILED;
+    while (PyTuple_GET_ITEM(of->place, 2) != Py_None && PyDict_Next(made->versions, &at, &name, &version)) {
+        int is_new = PyDict_Contains(of->new_versions, name);
+        if (is_new < 0 || (!is_new && PyList_Append(made->inherits, name) < 0))
+            return FAILED;
+        if (is_new || of->pairs_before == Py_None)
+            continue;
+        PyObject *pair = got(of->pairs_before, name), *since = got(of->versions_before, name), *equal = NULL;
+        if (pair != NULL && since != NULL)
+            equal = PyObject_RichCompare(since, version, Py_EQ);
+        int is_same = equal != NULL ? PyObject_IsTrue(equal) : PyErr_Occurred() ? -1 : 0;
+        if (is_same > 0 && made->kept == NULL)
+            made->kept = PyDict_New();
+        if (is_same > 0 && (made->kept == NULL || PyDict_SetItem(made->kept, name, pair) < 0))
+            is_same = -1;
+        Py_XDECREF(pair);
+        Py_XDECREF(since);
+        Py_XDECREF(equal);
+        if (is_same < 0)
+            return FAILED;
+    }
+    return USUAL;
+}
+
+/* What can be packed before the parent is looked at; UNUSUAL where any of it is for the careful way. */
+static int
+begin_put(Putting *of, Given *given, Made *made)
+{
+    PyObject *configurable = got(of->config, of->state->names[N_CONFIGURABLE]);
+    if (PyErr_Occurred() || configurable == NULL || !PyDict_CheckExact(configurable)) {
+        Py_XDECREF(configurable);
+        return PyErr_Occurred() ? FAILED : UNUSUAL;
+    }
+    PyObject *head[5] = {
+        Py_NewRef(given->v), Py_NewRef(given->ts), Py_NewRef(given->seen),
+        Py_NewRef(given->updated != NULL ? given->updated : Py_False), PyDict_New(),
+    };
+    made->values = PyDict_Copy(given->values);
+    made->versions = PyDict_Copy(given->versions);
+    made->merged = merged_metadata(of->state, of->metadata, given->of_config, configurable);
+    Py_DECREF(configurable);
+    made->draft = draft_of(make_list(head, 5), Py_XNewRef(made->merged), of->packb, of->options, of->draft_type);
+    if (made->draft == NULL || made->values == NULL || made->versions == NULL)
+        return FAILED;
+    return made->draft != Py_None ? USUAL : UNUSUAL;
+}
+
+/* The text by which a database can look for a checkpoint; None where there is nothing to look for. */
+static PyObject *
+searched_by(Putting *of, PyObject *metadata)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    State *state = of->state;
+    PyObject *unsearched[] = {state->names[N_STEP], state->names[N_SOURCE], state->names[N_RUN_ID], state->names[N_PARENTS]};
+    while (PyDict_Next(metadata, &at, &key, &value)) {
+        int is_searched = 1;
+        for (size_t one = 0; is_searched && one < sizeof(unsearched) / sizeof(unsearched[0]); one++)
+            is_searched = key != unsearched[one] && PyUnicode_Compare(key, unsearched[one]) != 0;
+        if (is_searched) {
+            PyObject *arguments[] = {metadata, of->indexed};
+            return PyObject_Vectorcall(of->searchable, arguments, 2, NULL);
+        }
+    }
+    return Py_NewRef(Py_None);
+}
+
+/* All channels of a checkpoint, those that it keeps included; and its row, or None. */
+static int
+settle_put(Putting *of, Given *given, Made *made)
+{
+    made->whole = made->kept == NULL ? Py_NewRef(made->pairs) : PyDict_Copy(made->pairs);
+    if (made->whole == NULL || (made->kept != NULL && PyDict_Update(made->whole, made->kept) < 0))
+        return FAILED;
+    if (of->is_settled) {
+        made->searched = searched_by(of, made->merged);
+        if (made->searched == NULL)
+            return FAILED;
+        Rowing row = {of->place, given->id, PyTuple_GET_ITEM(made->draft, 0), PyTuple_GET_ITEM(made->draft, 1),
+                      made->merged, made->versions, made->whole, of->now, made->searched, of->packb, of->begun, of->wrap,
+                      of->row_type};
+        made->row = make_row(of->state, &row);
+        if (made->row == NULL && PyErr_Occurred())
+            return FAILED;
+    }
+    if (made->row == NULL)
+        made->row = Py_NewRef(Py_None);
+    return USUAL;
+}
+
+/* Whether all parts of how puts are made are there, which the caller makes once. */
+static int
+take_how(Putting *of, PyObject *how)
+{
+    if (!PyTuple_CheckExact(how) || PyTuple_GET_SIZE(how) != 9)
+        return 0;
+    PyObject **parts[] = {&of->packb, &of->options, &of->searchable, &of->indexed, &of->begun,
+                          &of->wrap,  &of->row_type, &of->draft_type, &of->none};
+    for (Py_ssize_t at = 0; at < 9; at++)
+        *parts[at] = PyTuple_GET_ITEM(how, at);
+    PyObject *none = of->none;
+    return PyTuple_CheckExact(none) && PyTuple_GET_SIZE(none) == 2 && PyTuple_CheckExact(PyTuple_GET_ITEM(none, 0)) &&
+           PyTuple_GET_SIZE(PyTuple_GET_ITEM(none, 0)) == 2;
+}
+
+PyDoc_STRVAR(put_doc, "put(place, config, checkpoint, metadata, new_versions, versions, pairs, is_settled, sources, encode,\n"
+"    is_plain, batch, now, how)\n--\n\n"
+"A put, checked and encoded: the checkpoint's id, its draft, its versions, the channels that may be its parent's, references\n"
+"and sources of what was encoded, the size of that, the references of all channels, and its row, which is None where it\n"
+"is for Python to make. `versions` and `pairs` are the parent's or None, `is_settled` whether the row can be made now.\n"
+"None where something that a put is given is not of the usual kind: then nothing was encoded.");
+
+static PyObject *
+put(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Putting of = {state_of(module)};
+    if (count != 14 || !PyTuple_Check(args[0]) || PyTuple_GET_SIZE(args[0]) != 3 || !take_how(&of, args[13]) ||
+        !PyDict_CheckExact(args[8]) || (args[5] != Py_None) != (args[6] != Py_None) ||
+        (args[5] != Py_None && (!PyDict_CheckExact(args[5]) || !PyDict_CheckExact(args[6])))) {
+        PyErr_SetString(PyExc_TypeError, "put() takes a place, what a put is given, what is known, and how to make a row");
+        return NULL;
+    }
+    of.place = args[0], of.config = args[1], of.checkpoint = args[2], of.metadata = args[3], of.new_versions = args[4];
+    of.versions_before = args[5], of.pairs_before = args[6], of.sources_before = args[8], of.encode = args[9];
+    of.is_settled = args[7] == Py_True, of.is_plain = args[10] == Py_True, of.batch = args[11], of.now = args[12];
+    if (!PyDict_CheckExact(of.config) || !PyDict_CheckExact(of.checkpoint) || !PyDict_CheckExact(of.metadata) ||
+        !PyDict_CheckExact(of.new_versions))
+        Py_RETURN_NONE;
+    PyObject **names = of.state->names, *result = NULL;
+    Given given = {
+        got(of.checkpoint, names[N_ID]), got(of.checkpoint, names[N_TS]), got(of.checkpoint, names[N_CHANNEL_VERSIONS]),
+        got(of.checkpoint, names[N_CHANNEL_VALUES]), got(of.checkpoint, names[N_VERSIONS_SEEN]),
+        got(of.checkpoint, names[N_UPDATED_CHANNELS]), got(of.checkpoint, names[N_V]), got(of.metadata, names[N_STEP]),
+        got(of.config, names[N_METADATA]),
+    };
+    Made made = {0};
+    PyObject *parent = PyTuple_GET_ITEM(of.place, 2);
+    if (PyErr_Occurred() || !is_usual_checkpoint(&given, of.checkpoint) || !is_usual_step(given.step) ||
+        (given.of_config != NULL && !PyDict_CheckExact(given.of_config)) ||
+        (parent != Py_None && PyUnicode_Compare(parent, given.id) == 0))
+        goto finish;
+    if (begin_put(&of, &given, &made) == USUAL && find_inherited(&of, &made) == USUAL &&
+        encode_channels(&of, &made) == USUAL && settle_put(&of, &given, &made) == USUAL)
+        result = Py_BuildValue("OOOOOOnOO", given.id, made.draft, made.versions, made.inherits, made.pairs, made.sources,
+                               made.size, made.whole, made.row);
+finish:
+    let_given_go(&given);
+    let_made_go(&made);
+    return result != NULL ? result : unusual();
+}
+
 /* -- pending writes */
 
 typedef struct {
     State *state;
-    PyObject *packb, *hook, *within, *options, *begun, *chunks, *alone, *batch, *classes, *headers, *counts, *nothing;
+    PyObject *packb, *hook, *within, *options, *key, *chunks, *alone, *batch, *classes, *headers, *counts, *nothing;
 } Encoding;
 
 /* The bytes of one value, as `Codec.encode_natively` makes them. */
@@ -821,7 +1071,7 @@ encode_list(Encoding *how, PyObject *list, PyObject **pair, PyObject **source)
         if (PyBytes_GET_SIZE(content) < INLINE_BYTES) {
             entry = Py_NewRef(content);
         } else {
-            PyObject *digest = add_chunk(how->state, fresh, content, how->begun);
+            PyObject *digest = add_chunk(fresh, content, how->key);
             entry = digest != NULL ? Py_NewRef(Py_None) : NULL;
             if (digest != NULL)
                 PyBytes_ConcatAndDel(&links, digest);
@@ -858,7 +1108,7 @@ encode_one(Encoding *how, PyObject *value, PyObject **pair, PyObject **source)
     if (PyBytes_GET_SIZE(content) < INLINE_BYTES) {
         *pair = PyTuple_Pack(2, how->nothing, content);
     } else {
-        PyObject *digest = add_chunk(how->state, how->chunks, content, how->begun);
+        PyObject *digest = add_chunk(how->chunks, content, how->key);
         *pair = digest != NULL ? PyTuple_Pack(2, digest, Py_None) : NULL;
         Py_XDECREF(digest);
     }
@@ -938,7 +1188,7 @@ add_write(Encoding *how, PyObject *const *args, PyObject *write, Py_ssize_t at, 
     PyObject *packed = pack(how->packb, PyTuple_GET_ITEM(pair, 1), NULL, NULL);
     if (packed != NULL && args[17] != Py_None) {
         PyObject *to = place_of_write(how, args, index, channel, links);
-        packed = wrapped(how->state, packed, to, args[17], args[18], &form);
+        packed = wrapped(packed, to, args[17], args[18], &form);
     } else {
         form = PyLong_FromLong(0);
     }
@@ -955,11 +1205,11 @@ add_write(Encoding *how, PyObject *const *args, PyObject *write, Py_ssize_t at, 
     return failed ? -1 : known != NULL;
 }
 
-PyDoc_STRVAR(writes_doc, "writes(place, writes, task_id, task_path, indexes, encoder, batch, chunks, begun, packb, hook,\n"
+PyDoc_STRVAR(writes_doc, "writes(place, writes, task_id, task_path, indexes, encoder, batch, chunks, key, packb, hook,\n"
 "    within, options, classes, headers, counts, WriteRow, checks, wrap)\n--\n\n"
 "The rows of what a task wrote, the sources of its values, and whether it wrote to a channel that has its place in\n"
-"`indexes`; chunks go to `chunks`, which are those of `batch`. `encoder` is `Encoder.alone`, `begun` the hash that names\n"
-"items. Rows are bound to their places by the hash `checks`, or by `wrap` where they are long; where `checks` is None they are\n"
+"`indexes`; chunks go to `chunks`, which are those of `batch`. `encoder` is `Encoder.alone`, `key` that of the names\n"
+"of items. Rows are bound to their places by the hash `checks`, or by `wrap` where they are long; where `checks` is None they are\n"
 "not. None where something is not of the usual kind.");
 
 static PyObject *
@@ -967,7 +1217,7 @@ writes(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 19 || !PyTuple_Check(args[0]) || PyTuple_GET_SIZE(args[0]) != 3 || !PyDict_CheckExact(args[4]) ||
         !PyDict_CheckExact(args[7]) || !PyDict_CheckExact(args[13]) || !PyDict_CheckExact(args[14]) ||
-        !PyDict_CheckExact(args[15])) {
+        !PyDict_CheckExact(args[15]) || !is_key(args[8])) {
         PyErr_SetString(PyExc_TypeError, "writes() takes a place, a list, dicts, and how to make rows");
         return NULL;
     }
@@ -1064,8 +1314,8 @@ typedef struct {
 } Added;
 
 static int
-add_items(State *state, Added *into, PyObject *heads, Py_ssize_t first, PyObject *sizes, const char *added, Py_ssize_t offset,
-          PyObject *begun)
+add_items(Added *into, PyObject *heads, Py_ssize_t first, PyObject *sizes, const char *added, Py_ssize_t offset,
+          PyObject *key)
 {
     Py_ssize_t at = 0;
     for (Py_ssize_t place = 0; place < PyList_GET_SIZE(sizes); place++) {
@@ -1077,7 +1327,7 @@ add_items(State *state, Added *into, PyObject *heads, Py_ssize_t first, PyObject
             Py_DECREF(content);
             return UNUSUAL;
         }
-        PyObject *digest = add_chunk(state, into->fresh, content, begun);
+        PyObject *digest = add_chunk(into->fresh, content, key);
         Py_DECREF(content);
         if (digest == NULL)
             return FAILED;
@@ -1099,7 +1349,7 @@ add_items(State *state, Added *into, PyObject *heads, Py_ssize_t first, PyObject
 }
 
 PyDoc_STRVAR(grown_doc, "grown(values, heads, body, ends, pairs, links, length, classes, headers, counts, packb, hook, options,\n"
-"    begun)\n--\n\n"
+"    key)\n--\n\n"
 "What a list became whose items had these headers, states, ends and references, and whose open run had these links and so many\n"
 "items: all of these anew, and the chunks of the items that it got. True where nothing changed. None where it did not\n"
 "grow, closes a run, or has items of another kind.");
@@ -1107,10 +1357,9 @@ PyDoc_STRVAR(grown_doc, "grown(values, heads, body, ends, pairs, links, length, 
 static PyObject *
 grown(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    State *state = state_of(module);
     if (count != 14 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[2]) ||
         !PyList_CheckExact(args[3]) || !PyList_CheckExact(args[4]) || !PyBytes_CheckExact(args[5]) ||
-        !PyDict_CheckExact(args[7]) || !PyDict_CheckExact(args[8]) || !PyDict_CheckExact(args[9])) {
+        !PyDict_CheckExact(args[7]) || !PyDict_CheckExact(args[8]) || !PyDict_CheckExact(args[9]) || !is_key(args[13])) {
         PyErr_SetString(PyExc_TypeError, "grown() takes a list, what it was, and how to pack it");
         return NULL;
     }
@@ -1144,7 +1393,7 @@ grown(PyObject *module, PyObject *const *args, Py_ssize_t count)
     into.ends = PyList_GetSlice(args[3], 0, PyList_GET_SIZE(args[3]));
     into.pairs = PyList_GetSlice(args[4], 0, PyList_GET_SIZE(args[4]));
     if (into.ends == NULL || into.pairs == NULL ||
-        add_items(state, &into, heads, had, sizes, at, PyBytes_GET_SIZE(body), args[13]) != USUAL)
+        add_items(&into, heads, had, sizes, at, PyBytes_GET_SIZE(body), args[13]) != USUAL)
         goto finish;
     states_packed = joined("", 0, packed, start, NULL);
     if (states_packed != NULL)
@@ -1166,7 +1415,7 @@ finish:
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, name##_doc}
 
 PyMethodDef straight_methods[] = {
-    METHOD(checked), METHOD(grown), METHOD(place), METHOD(request), METHOD(row), METHOD(writes), {NULL, NULL, 0, NULL},
+    METHOD(checked), METHOD(grown), METHOD(place), METHOD(put), METHOD(row), METHOD(writes), {NULL, NULL, 0, NULL},
 };
 
 int

@@ -32,6 +32,8 @@ _EMPTY.open_count = 0
 # What the root of an open run takes beside its links: a run has fewer than 128 items.
 _SHORT_ROOT_BYTES = 4
 packb = ormsgpack.packb
+# Where the one stretch of a short list begins; lists of stretches are replaced, never changed.
+_FROM_THE_FIRST = [0]
 
 
 def grown(before: Any, values: list[Any], codec: Codec, batch: Batch, digester: Digester) -> Sequence | None:
@@ -46,20 +48,28 @@ def grown(before: Any, values: list[Any], codec: Codec, batch: Batch, digester: 
         codec.refresh()
     alike = codec.alike
     was = old.heads, parts[0], old.ends, old.pairs, old.open_links, old.open_count
-    how = alike.comparable, alike.headers, alike.counts, packb, codec.pack_within, OPTIONS, digester.begun
+    how = alike.comparable, alike.headers, alike.counts, packb, codec.pack_within, OPTIONS, digester.key
     found = native.grown(values, *was, *how)
     if found is None:
         return None
     if found is True:
         return old
     heads, body, ends, pairs, links, length, fresh = found
-    if len(body) > SMALL_BYTES:
+    size = len(body)
+    if size > SMALL_BYTES:
         return None
-    new = Sequence(LIST, None, heads, body)
+    # What `Sequence.__init__` sets, and then what else there is to set: each once.
+    new = object.__new__(Sequence)
+    new.kind, new.keys, new.heads, new.stretches, new.size = LIST, None, heads, ([body], _FROM_THE_FIRST), size
     new.ends, new.pairs, new.open_links, new.open_count = ends, pairs, links, length
     new.bounds, new.names, new.are_packed, new.levels = old.bounds, old.names, old.are_packed, old.levels
-    new.kinds = old.kinds.union(map(type, values[len(old.heads) :]))
-    new.cost_bytes = len(body) + _ITEM_BYTES * len(heads) + _SEQUENCE_BYTES
+    new.objects = new.shots = None
+    new.rest = new.pause = 0
+    new.is_exact, new.kinds = True, old.kinds
+    added = values[len(old.heads) :]
+    if not old.kinds.issuperset(map(type, added)):
+        new.kinds = old.kinds.union(map(type, added))
+    new.cost_bytes = size + _ITEM_BYTES * len(heads) + _SEQUENCE_BYTES
     batch.chunks.update(fresh)
     if new.levels or len(links) + _SHORT_ROOT_BYTES > ROOT_BYTES:
         new.root = root_of(LIST, new.levels, links, length, batch, digester)

@@ -23,20 +23,30 @@ from ..chunks.encode import Encoder, Source
 from ..chunks.read import Reader
 from ..chunks.unchanged import Mark
 from ..chunks.unchanged import Sequence as EncodedSequence
-from ..codec.codec import Codec
+from ..codec.codec import OPTIONS, Codec
 from ..codec.envelope import Envelope
 from ..codec.limits import unpack
 from ..codec.seal import Ring
 from ..errors import Corrupt, InvalidRequest, NotFound, TooLarge, Unavailable
 from ..packs.cold import hot_form, is_cold, is_reference, read_reference
-from ..ports.checkpoints import Asking, Backend, CheckpointKeys, Found, Query, ThreadRow, Witness, WriteRow
+from ..ports.checkpoints import (
+    Asking,
+    Backend,
+    CheckpointKeys,
+    CheckpointRow,
+    Found,
+    Query,
+    ThreadRow,
+    Witness,
+    WriteRow,
+)
 from ..ports.engine import Operation
 from ..ports.records import Record, RecordSpace, Scan
 from ..ports.rules import HIDDEN
 from .known import Known, KnownThreads, witness_of
 from .requests import Place
 from .retention.policy import Policy
-from .rows import Document, Roots, form_of_thread, read_document, read_metadata
+from .rows import NONE, Document, Draft, Roots, form_of_thread, read_document, read_metadata, searchable
 from .store_records import KEYS, read_record, swap_record
 
 __all__ = ["Context", "Descent", "Line", "Reads", "ToolOptions", "Tools", "UNSEALED", "bound", "ids_of_keys"]
@@ -50,6 +60,7 @@ _UNSEALED = frozenset((0, 1))
 # The forms of records without a seal: those too that are objects of this process.
 UNSEALED = frozenset((-1, 0, 1))
 _BYTES_PER_BRANCHING = 200
+_LINE_GROWS_BYTES = 2000
 _MOST_NOTED = 10_000
 _LEAST_BRANCHING_BYTES = 1024 * 1024
 _ENCRYPTED = "this store is encrypted: open it with encryption=KeyRing(…)"
@@ -66,6 +77,15 @@ class Line(NamedTuple):
     roots: Roots
     # What the lists and dicts of the channels were encoded as, as far as that was here.
     sources: dict[str, EncodedSequence]
+
+
+class Held:
+    """The line of a namespace, and what the cache counts for it."""
+
+    __slots__ = ("counted", "line")
+
+    def __init__(self, line: Line, counted: int) -> None:
+        self.line, self.counted = line, counted
 
 
 class Context:
@@ -218,6 +238,9 @@ class Tools:
         self.envelope = Envelope(compression=options.compression, ring=ring)
         # Under encryption nothing of the metadata is readable unless its key was named.
         self.indexed = tuple(options.index_metadata) if ring is not None else None
+        # How the native module makes the row of a put.
+        made_by = ormsgpack.packb, OPTIONS, searchable, self.indexed, self.envelope.begun, self.envelope.wrap_row
+        self.how = *made_by, CheckpointRow, Draft, NONE
         self.digesters = Digesters()
         self.is_in_memory = is_in_memory
         # Records of such a store hold plain values as they are: nothing can alter them but this process.
@@ -252,10 +275,10 @@ class Tools:
             decoded_bytes=options.cache_bytes,
             share_decoded=options.share_decoded,
         )
-        # (thread, namespace) -> the checkpoint last put or got.
-        self._lines: BoundedCache[tuple[str, str], Line] = BoundedCache(options.cache_bytes)
-        # What is remembered of a namespace; it holds while what is known of its thread has the same mark.
-        self.lines = self._lines.get
+        # (thread, namespace) -> what is remembered of it.
+        self._lines: BoundedCache[tuple[str, str], Held] = BoundedCache(options.cache_bytes)
+        # It holds while what is known of its thread has the same mark.
+        self.held = self._lines.get
         self.warned: set[str] = set()
         self._lenient: Tools | None = None
 
@@ -379,14 +402,20 @@ class Tools:
         key = thread_id, witness[0]
         held = self._lines.get(key)
         # Whatever was encoded under this mark is stored, be it of this checkpoint or of another one.
-        kept = held.sources.copy() if held is not None and held.mark == mark else {}
+        kept = held.line[3].copy() if held is not None and held.line[1] == mark else {}
         for name, source in sources.items():
-            if isinstance(source, EncodedSequence):
+            if type(source) is EncodedSequence:
                 kept[name] = source
         cost = 1000 + 200 * len(roots.versions)
         for one in kept.values():
             cost += one.cost_bytes
-        self._lines.put(key, tuple.__new__(Line, (witness, mark, roots, kept)), cost)
+        line = tuple.__new__(Line, (witness, mark, roots, kept))
+        if held is not None and held.counted // 2 < cost <= held.counted:
+            held.line = line
+        else:
+            # Counted with room to grow: most puts that follow replace the line alone.
+            counted = cost + cost // 8 + _LINE_GROWS_BYTES
+            self._lines.put(key, Held(line, counted), counted)
 
     def remember(self, found: Found, digests: Collection[bytes], roots: Roots) -> None:
         """Note that a row was read: these chunks are stored, and the put that follows need not read it again."""
@@ -399,11 +428,11 @@ class Tools:
     def line_of(self, found: Found) -> Line | None:
         """What is remembered of a row, if it is the one that was last put or got in its namespace."""
         thread_id, pool, epoch, row, _ = found
-        held = self.lines((thread_id, row[0]))
-        if held is None or held[0] != (row[0], row[1], row[11]):
+        held = self._lines.get((thread_id, row[0]))
+        if held is None or (line := held.line)[0] != (row[0], row[1], row[11]):
             return None
         known = self.known.of(thread_id)
-        return held if known is not None and known.stamp == (pool, epoch) and held[1] == known.mark else None
+        return line if known is not None and known.stamp == (pool, epoch) and line[1] == known.mark else None
 
     def note_read(self, place: Place, *, by_id: bool) -> None:
         """Remember how a run came to a checkpoint: by its id, or as the newest."""

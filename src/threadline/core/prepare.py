@@ -22,11 +22,11 @@ from ..chunks.refs import Pair
 from ..codec.allowed import registry
 from ..codec.codec import OPTIONS
 from ..errors import InvalidRequest
-from ..ports.checkpoints import Witness, WriteRow
+from ..ports.checkpoints import CheckpointRow, Witness, WriteRow
 from .context import Descent, Tools
 from .known import Known
 from .requests import Place, check_put, check_writes, place_of, text_id
-from .rows import DELTA_COUNTERS, Draft, Roots, draft
+from .rows import DELTA_COUNTERS, NONE, Draft, Roots, draft
 
 __all__ = [
     "Prepared",
@@ -44,7 +44,6 @@ _LARGE_CHECKPOINT_BYTES = 10_000_000
 _OWN_LINES = ("fork", "update")
 _NOTHING: Mapping[str, Source] = {}
 _new, packb = tuple.__new__, ormsgpack.packb
-_NONE: tuple[Pair, Source] = (b"", b"\xc0"), b"\xc0"
 
 
 class _Prepared:
@@ -71,6 +70,9 @@ class PreparedPut(_Prepared):
     checkpoint_id: str
     drafted: Draft
     versions: dict[str, Any]
+    # The roots of what was encoded, and what they can be made from again.
+    pairs: dict[str, Pair]
+    sources: dict[str, Source]
     parent: Roots | None = None
     parent_is_known = False
     # The parent's row, unless it is part of the same batch.
@@ -95,14 +97,13 @@ class PreparedPut(_Prepared):
     is_branching = False
     # The bytes of all that was encoded.
     size = 0
+    # The row of the checkpoint, where it was made along with what it refers to.
+    row: CheckpointRow | None = None
     _settled: Roots | None = None
 
     def __init__(self, place: Place, known: Known | None, encoder: Encoder) -> None:
         self.place, self.known, self.encoder = place, known, encoder
         self.batch = Batch(known.digests if known is not None else ())
-        # The roots of what was encoded, and what they can be made from again.
-        self.pairs: dict[str, Pair] = {}
-        self.sources: dict[str, Source] = {}
 
     def settled(self) -> Roots:
         """The roots of this checkpoint, those that come from the parent included."""
@@ -126,12 +127,13 @@ class PreparedPut(_Prepared):
 
     def unsettle(self) -> None:
         """Forget the parent, which must be read anew."""
-        self.parent, self.parent_is_known, self.parent_row, self._settled, self.kept = None, False, None, None, None
+        self.parent, self.parent_is_known, self.parent_row = None, False, None
+        self.row = self._settled = self.kept = None
 
     def encode_again(self) -> None:
         """Make all chunks anew, from what was encoded, under the names that the encoder gives."""
         self.batch = Batch()
-        self._settled = None
+        self.row = self._settled = None
         for name, source in self.sources.items():
             self.pairs[name], self.sources[name] = self.encoder.again(source, self.batch)
         self.compared = {name: self.encoder.again(one[1], Batch()) for name, one in self.compared.items()}
@@ -175,23 +177,19 @@ def prepare_put(
     new_versions: Mapping[str, Any],
     siblings: Mapping[tuple[str, str, str], PreparedPut] | None = None,
     *,
+    now: float,
     checks_versions: bool = False,
 ) -> PreparedPut:
-    """Check and encode a put. `siblings` are the puts of the same batch, which may be its parent.
+    """Check and encode a put, to be applied at `now`. `siblings` are the puts of the same batch, which may be its parent.
 
     With `checks_versions` it is refused, when it is applied, if a value is not its parent's and the version is.
     """
-    given = native and native.request(config, checkpoint, metadata, new_versions, packb, OPTIONS, Place, Draft)
-    place, checkpoint_id, drafted, versions, inherits = given or _request(config, checkpoint, metadata, new_versions)
+    place: Place = (native.place(config, Place) if native is not None else None) or place_of(config)
     thread_id, namespace, parent_id = place
-    if parent_id == checkpoint_id:
-        raise InvalidRequest(f"checkpoint {checkpoint_id} cannot be its own parent: the config names it")
-    known, line = tools.known.of(thread_id), tools.lines((thread_id, namespace))
+    known, held = tools.known.of(thread_id), tools.held((thread_id, namespace))
     put = PreparedPut(place, known, tools.sole_encoder or tools.encoder(known))
-    put.checkpoint_id, put.versions = checkpoint_id, versions
-    put.drafted = drafted or draft(checkpoint, get_checkpoint_metadata(config, metadata), tools.codec)
     before: Mapping[str, Source] = _NOTHING
-    if line is not None and known is not None and line[1] == known.mark:
+    if held is not None and known is not None and (line := held.line)[1] == known.mark:
         before = line[3]
         if line[0][1] == parent_id:
             put.parent, put.parent_is_known, put.parent_row = line[2], True, line[0]
@@ -199,10 +197,9 @@ def prepare_put(
         put.parent_is_known = True
     else:
         put.checks_versions = checks_versions
-        put.inherits = inherits
         if siblings and (sibling := siblings.get((thread_id, namespace, parent_id))) is not None:
             before = _follow(put, sibling, before)
-    _encode(put, checkpoint.get("channel_values") or {}, before)
+    _encode(tools, put, config, checkpoint, metadata, new_versions, before, now)
     if tools.asked and namespace == ROOT:
         put.answers = (thread_id, parent_id) in tools.asked
     if tools.fencing:
@@ -210,19 +207,89 @@ def prepare_put(
     if DELTA_COUNTERS in metadata:
         put.deltas = _counted_deltas(metadata)
     put.descent = (parent_id or (_root_above(place, metadata) if namespace else None), parent_id is None)
-    tools.expect(thread_id, checkpoint_id, put.descent)
+    tools.expect(thread_id, put.checkpoint_id, put.descent)
     if put.size > _LARGE_CHECKPOINT_BYTES:
         _warn_of_size(tools, put)
     return put
 
 
-def _request(config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> tuple[Any, ...]:
-    """What a put is given, checked and taken apart: what `native.request` leaves to Python, and all without it."""
-    place = place_of(config)
-    checkpoint_id = check_put(config, checkpoint, metadata, new_versions)
-    versions = dict(checkpoint["channel_versions"])
-    inherits = list(filterfalse(new_versions.__contains__, versions))
-    return place, checkpoint_id, None, versions, inherits
+def _encode(
+    tools: Tools,
+    put: PreparedPut,
+    config: Any,
+    checkpoint: Any,
+    metadata: Any,
+    new_versions: Any,
+    before: Mapping[str, Source],
+    now: float,
+) -> None:
+    """Check what a put is given, encode its values, and make its row where the parent is known."""
+    parent, encoder = put.parent, put.encoder
+    made = None
+    if native is not None:
+        versions, pairs = (parent.versions, parent.pairs) if parent is not None else (None, None)
+        # A row that is sealed is made under the keys that the store has when it is applied.
+        is_settled = (parent is not None or put.place[2] is None) and tools.sole_encoder is not None
+        is_plain = encoder.codec.foreign is None
+        given = put.place, config, checkpoint, metadata, new_versions
+        how = encoder.value, is_plain, put.batch, now, tools.how
+        made = native.put(*given, versions, pairs, is_settled, before, *how)
+    if made is None:
+        return _encode_carefully(tools, put, config, checkpoint, metadata, new_versions, before)
+    put.checkpoint_id, put.drafted, put.versions, put.inherits, put.pairs, put.sources, put.size, whole, row = made
+    if row is not None:
+        put.row, put._settled = row, Roots(put.versions, whole)
+    if put.checks_versions:
+        _encode_to_compare(put, checkpoint["channel_values"], before)
+    return None
+
+
+def _encode_carefully(
+    tools: Tools,
+    put: PreparedPut,
+    config: Any,
+    checkpoint: Any,
+    metadata: Any,
+    new_versions: Any,
+    before: Mapping[str, Source],
+) -> None:
+    """What a put is given, checked and encoded: what `native.put` leaves to Python, and all without it."""
+    put.checkpoint_id = check_put(config, checkpoint, metadata, new_versions)
+    if put.place[2] == put.checkpoint_id:
+        raise InvalidRequest(f"checkpoint {put.checkpoint_id} cannot be its own parent: the config names it")
+    put.versions = dict(checkpoint["channel_versions"])
+    put.drafted = draft(checkpoint, get_checkpoint_metadata(config, metadata), tools.codec)
+    if put.place[2] is not None:
+        put.inherits = list(filterfalse(new_versions.__contains__, put.versions))
+    pairs: dict[str, Pair] = {}
+    sources: dict[str, Source] = {}
+    put.pairs, put.sources = pairs, sources
+    encode, batch = put.encoder.value, put.batch
+    values, is_native = checkpoint.get("channel_values") or {}, put.encoder.codec.foreign is None
+    kept = put.keeps() if put.parent is not None and put.inherits else ()
+    for name, value in values.items():
+        if name in kept:
+            continue
+        if value is None and is_native:  # the channels of branches
+            pairs[name], sources[name] = NONE
+            put.size += 1
+            continue
+        pairs[name], source = encode(value, name, batch, before.get(name))
+        sources[name] = source
+        put.size += len(source) if isinstance(source, bytes) else source.size
+    if put.checks_versions:
+        _encode_to_compare(put, values, before)
+
+
+def _encode_to_compare(put: PreparedPut, values: Mapping[str, Any], before: Mapping[str, Source]) -> None:
+    """Encode the values of channels that keep the parent's reference, which must be of the same values."""
+    if put.parent is None or not put.inherits:
+        return
+    kept, encode = put.keeps(), put.encoder.value
+    compared = {name: value for name, value in values.items() if name in kept}
+    put.compared = {
+        name: encode(value, name, Batch(put.batch.known), before.get(name)) for name, value in compared.items()
+    }
 
 
 def prepare_writes(
@@ -293,7 +360,7 @@ def encode_writes(
     if codec.generation != registry.generation:
         codec.refresh()
     alike, envelope, chunks = codec.alike, tools.envelope, batch.chunks
-    how = encoder.alone, batch, chunks, encoder.digester.begun, packb, codec.pack_value, codec.pack_within, OPTIONS
+    how = encoder.alone, batch, chunks, encoder.digester.key, packb, codec.pack_value, codec.pack_within, OPTIONS
     known = alike.comparable, alike.headers, alike.counts
     row = WriteRow, envelope.begun, envelope.wrap_row
     return native.writes(place, writes, task_id, task_path, WRITES_IDX_MAP, *how, *known, *row)  # type: ignore[no-any-return]
@@ -310,30 +377,6 @@ def _encode_writes(prepared: PreparedWrites, writes: list[tuple[str, Any]], task
         prepared.sources.append(source)
         row = (namespace, checkpoint_id, task_id, index, task_path, channel, links, 0, packb(packed), index < 0)
         prepared.writes.append(_new(WriteRow, row))
-
-
-def _encode(put: PreparedPut, values: Mapping[str, Any], before: Mapping[str, Source]) -> None:
-    """Encode the values of a put, except those whose root is the parent's; where these are at most compared."""
-    encode, batch, pairs, sources, size = put.encoder.value, put.batch, put.pairs, put.sources, 0
-    is_native = put.encoder.codec.foreign is None
-    kept = put.keeps() if put.parent is not None and put.inherits else ()
-    for name, value in values.items():
-        if name in kept:
-            continue
-        if value is None and is_native:  # the channels of branches
-            pairs[name], sources[name] = _NONE
-            size += 1
-            continue
-        pairs[name], source = encode(value, name, batch, before.get(name))
-        sources[name] = source
-        size += len(source) if isinstance(source, bytes) else source.size
-    put.size = size
-    if put.checks_versions:
-        put.compared = {
-            name: encode(value, name, Batch(batch.known), before.get(name))
-            for name, value in values.items()
-            if name in kept
-        }
 
 
 def _counted_deltas(metadata: Mapping[str, Any]) -> Collection[str]:

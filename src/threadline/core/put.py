@@ -27,7 +27,18 @@ from ..chunks.gather import Pile, chunk_place
 from ..chunks.refs import Pair, unpack_ref
 from ..codec.envelope import WORTH_COMPRESSING
 from ..errors import Conflict, InvalidRequest, ThreadlineError
-from ..ports.checkpoints import Applied, Backend, Change, ChunkRow, Found, Stale, Stamp, Witness, WriteRow
+from ..ports.checkpoints import (
+    Applied,
+    Backend,
+    Change,
+    CheckpointRow,
+    ChunkRow,
+    Found,
+    Stale,
+    Stamp,
+    Witness,
+    WriteRow,
+)
 from ..ports.engine import Engine
 from .attempts import ATTEMPTS, gave_up
 from .context import Context, Tools
@@ -192,7 +203,7 @@ def _take_along(tools: Tools, change: Change, others: Sequence[Prepared]) -> Non
         if isinstance(one, PreparedWrites):
             writes += _write_rows(tools, one)
         else:
-            checkpoints.append(write_row(tools, one.drafted, one.settled(), one.place, one.checkpoint_id, change.now))
+            checkpoints.append(_row(tools, one, change.now))
             if one.answers:
                 change.settles = one.checkpoint_id
         if one.batch.chunks:
@@ -332,7 +343,7 @@ def _change(tools: Tools, one: Prepared, now: float) -> Change:
         change.head = one.head
         if one.answers:
             change.settles = one.checkpoint_id
-        change.checkpoints = [write_row(tools, one.drafted, one.settled(), one.place, one.checkpoint_id, now)]
+        change.checkpoints = [_row(tools, one, now)]
         return change
     writes = one.writes if one.are_bound else _write_rows(tools, one)
     if one.are_first:
@@ -340,6 +351,13 @@ def _change(tools: Tools, one: Prepared, now: float) -> Change:
     else:
         change.writes = writes
     return change
+
+
+def _row(tools: Tools, one: PreparedPut, now: float) -> CheckpointRow:
+    """The row of a checkpoint that is put at this time."""
+    if one.row is not None and one.row[11] == now:
+        return one.row
+    return write_row(tools, one.drafted, one.settled(), one.place, one.checkpoint_id, now)
 
 
 def _write_rows(tools: Tools, one: PreparedWrites) -> list[WriteRow]:

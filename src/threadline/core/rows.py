@@ -33,6 +33,7 @@ __all__ = [
     "Document",
     "Draft",
     "LONGEST_INDEXED",
+    "NONE",
     "Roots",
     "can_search",
     "checkpoint_place",
@@ -54,6 +55,8 @@ log = logging.getLogger("threadline")
 # Where the metadata of a checkpoint counts the steps since a delta channel was last stored whole.
 DELTA_COUNTERS = "counters_since_delta_snapshot"
 _first, packb = itemgetter(0), ormsgpack.packb
+# The reference to the value None, and what it can be encoded from again.
+NONE: tuple[Pair, bytes] = (b"", b"\xc0"), b"\xc0"
 # Marks a key that the checkpoint did not have, where None is a value.
 ABSENT = False
 _STANDARD_KEYS = frozenset(("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"))

@@ -139,7 +139,7 @@ def _prepared(tools: Tools, base: _Base, update: _Update, now: float) -> Prepare
         "source": "update",
         "step": _next_step(base.metadata.get("step")) if update.step is None else update.step,
     }
-    put = prepare_put(tools, config_of(thread_id, namespace, parent), made, described, new_versions)
+    put = prepare_put(tools, config_of(thread_id, namespace, parent), made, described, new_versions, now=now)
     if document is not None:
         _keep_versions(put, document.roots, update.values)
     if not base.is_named:
@@ -151,6 +151,7 @@ def _keep_versions(put: PreparedPut, parent: Roots, given: Mapping[str, Any]) ->
     for name in given:
         if name in parent.versions and put.pairs[name] == parent.pairs.get(name):
             put.versions[name] = parent.versions[name]
+            put.row = None  # it has the other version
 
 
 def _next_step(step: Any) -> int:

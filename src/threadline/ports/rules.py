@@ -147,7 +147,7 @@ def is_usual(change: Change) -> bool:
         and change.joins is None
         and not change.firsts
         and change.settles is None
-        and (INTERRUPT not in map(_channel_of, change.writes) or asked_at(change) is None)
+        and (not change.writes or INTERRUPT not in map(_channel_of, change.writes) or asked_at(change) is None)
     )
 
 

@@ -225,7 +225,8 @@ class _Import:
         if lacks.is_absent or (lacks.is_different and not step.keeps):
             versions = wanted.checkpoint.get("channel_versions", {})
             config = config_of(wanted.thread_id, wanted.namespace, wanted.parent)
-            step.prepared.append(prepare_put(self.tools, config, wanted.checkpoint, wanted.metadata, versions))
+            parts = config, wanted.checkpoint, wanted.metadata, versions
+            step.prepared.append(prepare_put(self.tools, *parts, now=time.time()))
         step.prepared.extend(_prepare_writes(self.tools, wanted, lacks.absent_writes, replaces=False))
         if not step.keeps:
             step.prepared.extend(_prepare_writes(self.tools, wanted, lacks.different_writes, replaces=True))

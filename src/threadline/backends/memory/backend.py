@@ -137,15 +137,16 @@ class MemoryBackend(WithoutWholes, WithoutOutlines, MemoryRecords):
         return Applied((thread.pool, thread.epoch))
 
     def _add(self, thread: ThreadRow, change: Change) -> None:
-        held = self._chunks[thread[2]]
-        for digest, links, form, data in change.chunks:
-            held.setdefault(digest, (links, form, data))
-        for digest, links, form, data in change.moved:
-            held[digest] = (links, form, data)
+        if change.chunks or change.moved:
+            held = self._chunks[thread[2]]
+            for digest, links, form, data in change.chunks:
+                held.setdefault(digest, (links, form, data))
+            for digest, links, form, data in change.moved:
+                held[digest] = (links, form, data)
         for row in change.checkpoints:
             self._rows.place(thread[1], row)
         if change.writes or change.firsts:
-            self._rows.add_writes(thread[1], (*change.writes, *change.firsts))
+            self._rows.add_writes(thread[1], (*change.writes, *change.firsts) if change.firsts else change.writes)
         if change.now - thread[8] > rules.ACTIVITY_SECONDS:
             self._threads[change.thread_id] = thread._replace(active=change.now)
 

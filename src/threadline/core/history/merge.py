@@ -213,7 +213,7 @@ async def _put(
         "merged_from": [origin],
     }
     put = prepare_put(
-        store.tools, config_of(ours.found.thread_id, *ours.found.key), checkpoint, described, new_versions
+        store.tools, config_of(ours.found.thread_id, *ours.found.key), checkpoint, described, new_versions, now=now
     )
     put.head = (row.namespace, row.id)
     await put_all(store, [put], now)
