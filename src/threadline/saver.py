@@ -24,9 +24,10 @@ from .core.context import Context, Tools
 from .core.get import Read, read_now, read_whole, to_tuple
 from .core.listing import Search, decode_delta_history, delta_history, next_rows, search
 from .core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
-from .core.put import put_now, put_opened, put_writes_now
+from .core.put import put_opened
 from .core.requests import Place, place_of, text_id, text_ids, text_names
 from .core.rows import log_damage
+from .core.straight import put_straight, put_writes_straight
 from .errors import Corrupt, InvalidRequest, NotAllowed, NotFound
 from .maintenance import Maintenance
 from .moving import Moving
@@ -68,12 +69,7 @@ class Saver(Maintenance, Moving):
         """
         if not self._tools.is_open:
             self.open()
-        tools = self._tools
-        now, checks = time.time(), tools.checks_versions
-        prepared = prepare_put(tools, config, checkpoint, metadata, new_versions, now=now, checks_versions=checks)
-        put_now(tools, self._engine, prepared, now)
-        thread_id, namespace, _ = prepared.place
-        return config_of(thread_id, namespace, prepared.checkpoint_id)
+        return put_straight(self._tools, self._engine, (config, checkpoint, metadata, new_versions), time.time())
 
     async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         if not self._tools.is_open:
@@ -87,7 +83,7 @@ class Saver(Maintenance, Moving):
         """Keep what a task wrote towards the next checkpoint; may come before its checkpoint."""
         if not self._tools.is_open:
             self.open()
-        put_writes_now(self._tools, self._engine, config, writes, task_id, task_path, time.time())
+        put_writes_straight(self._tools, self._engine, config, writes, task_id, task_path, time.time())
 
     async def aput_writes(
         self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

@@ -364,7 +364,7 @@ def test_what_shots_hold_is_counted_among_what_is_remembered(connect):
     for name, item in (("numbers", lambda at: [at % 100] * 400), ("wide", lambda at: "\U0001f600" * 300)):
         config = put(saver, {"items": [{"n": item(at)} for at in range(100)]}, thread=name)
         put(saver, {"items": [{"n": item(at)} for at in range(101)]}, after=config)
-        source = saver._tools.held((name, "")).line.sources["items"]
+        source = saver._tools.lines.of((name, "")).line.sources["items"]
         assert source.shots.held > (600_000 if name == "numbers" else 120_000)
         assert source.cost_bytes > source.size + source.shots.held
 
@@ -385,7 +385,7 @@ def test_a_class_that_refers_to_its_saver_can_be_collected(connect):
     items = [Owned(str(at)) for at in range(100)]
     config = put(saver, {"items": items})
     put(saver, {"items": [*items, Owned("more")]}, after=config)
-    assert saver._tools.held(("thread", "")).line.sources["items"].shots is not None
+    assert saver._tools.lines.of(("thread", "")).line.sources["items"].shots is not None
     [shot] = native.packed([items[0]], [Owned], [vars(items[0])], {Owned: (0, 0)}, 0, 1, lambda *_: b"", None, 0)[1]
     before = sys.getrefcount(Owned)
     del shot

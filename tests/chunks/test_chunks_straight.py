@@ -16,11 +16,11 @@ import threadline
 from threadline.base.native import native
 from threadline.chunks import growing
 from threadline.codec.envelope import Envelope
-from threadline.core import prepare, put, rows
+from threadline.core import prepare, rows, straight
 from threadline.errors import ThreadlineError
 
 pytestmark = pytest.mark.skipif(native is None, reason="the native module was not built: there is no C compiler")
-MODULES = (growing, prepare, put, rows)
+MODULES = (growing, prepare, rows, straight)
 LONG = "x" * 150
 
 

@@ -81,7 +81,7 @@ def test_writes_that_overtake_a_put_which_will_be_refused_are_refused_too(connec
     saver, other = connect(url), connect(url)
     config = saver.put(place("t"), checkpoint({"a": 1}), {"source": "loop", "step": 0}, {"a": 1})
     made = checkpoint({"a": 2}, {"a": 2})
-    coming = prepare_put(saver._tools, config, made, {"source": "loop", "step": 1}, {"a": 2})
+    coming = prepare_put(saver._tools, config, made, {"source": "loop", "step": 1}, {"a": 2}, now=0.0)
     other.delete_thread("t")
     with pytest.raises(threadline.Conflict, match="deleted"):
         half.call(saver, "put_writes", place("t", made["id"]), [("a", 3)], "task")

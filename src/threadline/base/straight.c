@@ -1004,8 +1004,21 @@ finish:
 
 typedef struct {
     State *state;
-    PyObject *packb, *hook, *within, *options, *key, *chunks, *alone, *batch, *classes, *headers, *counts, *nothing;
+    PyObject *alone, *batch, *chunks, *key, *nothing;
+    PyObject *packb, *hook, *within, *options, *classes, *headers, *counts; /* of `Codec.how` */
+    PyObject *place, *task_id, *task_path, *indexes, *type, *begun, *wrap;
 } Encoding;
+
+/* Whether this is how a codec encodes, which is taken apart. */
+static int
+take_codec(PyObject *how, PyObject **parts[7])
+{
+    if (!PyTuple_CheckExact(how) || PyTuple_GET_SIZE(how) != 7)
+        return 0;
+    for (Py_ssize_t at = 0; at < 7; at++)
+        *parts[at] = PyTuple_GET_ITEM(how, at);
+    return PyDict_CheckExact(*parts[4]) && PyDict_CheckExact(*parts[5]) && PyDict_CheckExact(*parts[6]);
+}
 
 /* The bytes of one value, as `Codec.encode_natively` makes them. */
 static int
@@ -1164,12 +1177,12 @@ are_pairs(PyObject *writes)
 
 /* What a row of a write is bound to, as `write_place` in core/rows.py has it. */
 static PyObject *
-place_of_write(Encoding *how, PyObject *const *args, PyObject *index, PyObject *channel, PyObject *links)
+place_of_write(Encoding *how, PyObject *index, PyObject *channel, PyObject *links)
 {
     PyObject *parts[9] = {
-        Py_NewRef(how->state->names[N_WRITE]), Py_NewRef(PyTuple_GET_ITEM(args[0], 0)),
-        Py_NewRef(PyTuple_GET_ITEM(args[0], 1)), Py_NewRef(PyTuple_GET_ITEM(args[0], 2)), Py_NewRef(args[2]),
-        Py_XNewRef(index), Py_NewRef(args[3]), Py_NewRef(channel), Py_NewRef(links),
+        Py_NewRef(how->state->names[N_WRITE]), Py_NewRef(PyTuple_GET_ITEM(how->place, 0)),
+        Py_NewRef(PyTuple_GET_ITEM(how->place, 1)), Py_NewRef(PyTuple_GET_ITEM(how->place, 2)), Py_NewRef(how->task_id),
+        Py_XNewRef(index), Py_NewRef(how->task_path), Py_NewRef(channel), Py_NewRef(links),
     };
     PyObject *to = make_list(parts, 9), *packed = to != NULL ? pack(how->packb, to, NULL, NULL) : NULL;
     Py_XDECREF(to);
@@ -1178,26 +1191,26 @@ place_of_write(Encoding *how, PyObject *const *args, PyObject *index, PyObject *
 
 /* Encode a write and add its row and its source; whether its channel is a special one. */
 static int
-add_write(Encoding *how, PyObject *const *args, PyObject *write, Py_ssize_t at, PyObject *rows, PyObject *sources)
+add_write(Encoding *how, PyObject *write, Py_ssize_t at, PyObject *rows, PyObject *sources)
 {
     PyObject *channel = PyTuple_GET_ITEM(write, 0), *pair, *source;
-    PyObject *known = PyDict_GetItemWithError(args[4], channel); /* borrowed */
+    PyObject *known = PyDict_GetItemWithError(how->indexes, channel); /* borrowed */
     if ((known == NULL && PyErr_Occurred()) || encode_write(how, channel, PyTuple_GET_ITEM(write, 1), &pair, &source) != USUAL)
         return -1;
     PyObject *index = known != NULL ? Py_NewRef(known) : PyLong_FromSsize_t(at), *links = PyTuple_GET_ITEM(pair, 0), *form;
     PyObject *packed = pack(how->packb, PyTuple_GET_ITEM(pair, 1), NULL, NULL);
-    if (packed != NULL && args[17] != Py_None) {
-        PyObject *to = place_of_write(how, args, index, channel, links);
-        packed = wrapped(packed, to, args[17], args[18], &form);
+    if (packed != NULL && how->begun != Py_None) {
+        PyObject *to = place_of_write(how, index, channel, links);
+        packed = wrapped(packed, to, how->begun, how->wrap, &form);
     } else {
         form = PyLong_FromLong(0);
     }
     PyObject *parts[10] = {
-        Py_NewRef(PyTuple_GET_ITEM(args[0], 1)), Py_NewRef(PyTuple_GET_ITEM(args[0], 2)), Py_NewRef(args[2]), index,
-        Py_NewRef(args[3]), Py_NewRef(channel), Py_NewRef(links), form, packed,
+        Py_NewRef(PyTuple_GET_ITEM(how->place, 1)), Py_NewRef(PyTuple_GET_ITEM(how->place, 2)), Py_NewRef(how->task_id),
+        index, Py_NewRef(how->task_path), Py_NewRef(channel), Py_NewRef(links), form, packed,
         Py_NewRef(known != NULL ? Py_True : Py_False),
     };
-    PyObject *made = make_named(args[16], parts, 10);
+    PyObject *made = make_named(how->type, parts, 10);
     int failed = made == NULL || PyList_Append(rows, made) < 0 || PyList_Append(sources, source) < 0;
     Py_XDECREF(made);
     Py_DECREF(pair);
@@ -1205,32 +1218,35 @@ add_write(Encoding *how, PyObject *const *args, PyObject *write, Py_ssize_t at, 
     return failed ? -1 : known != NULL;
 }
 
-PyDoc_STRVAR(writes_doc, "writes(place, writes, task_id, task_path, indexes, encoder, batch, chunks, key, packb, hook,\n"
-"    within, options, classes, headers, counts, WriteRow, checks, wrap)\n--\n\n"
-"The rows of what a task wrote, the sources of its values, and whether it wrote to a channel that has its place in\n"
-"`indexes`; chunks go to `chunks`, which are those of `batch`. `encoder` is `Encoder.alone`, `key` that of the names\n"
-"of items. Rows are bound to their places by the hash `checks`, or by `wrap` where they are long; where `checks` is None they are\n"
-"not. None where something is not of the usual kind.");
+PyDoc_STRVAR(writes_doc, "writes(place, writes, task_id, task_path, encoder, batch, chunks, key, codec, how)\n--\n\n"
+"The rows of what a task wrote, the sources of its values, and whether it wrote to a channel that has a place of its own;\n"
+"chunks go to `chunks`, which are those of `batch`. `encoder` is `Encoder.alone`, `key` that of the names of items, `codec` is\n"
+"`Codec.how`, `how` those places, the type of rows, None where rows are not bound to their places here, and what binds long\n"
+"ones. None where something is not of the usual kind.");
 
 static PyObject *
 writes(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 19 || !PyTuple_Check(args[0]) || PyTuple_GET_SIZE(args[0]) != 3 || !PyDict_CheckExact(args[4]) ||
-        !PyDict_CheckExact(args[7]) || !PyDict_CheckExact(args[13]) || !PyDict_CheckExact(args[14]) ||
-        !PyDict_CheckExact(args[15]) || !is_key(args[8])) {
-        PyErr_SetString(PyExc_TypeError, "writes() takes a place, a list, dicts, and how to make rows");
+    Encoding how = {state_of(module)};
+    PyObject **parts[7] = {&how.packb, &how.hook, &how.within, &how.options, &how.classes, &how.headers, &how.counts};
+    if (count != 10 || !PyTuple_Check(args[0]) || PyTuple_GET_SIZE(args[0]) != 3 || !PyDict_CheckExact(args[6]) ||
+        !is_key(args[7]) || !take_codec(args[8], parts) || !PyTuple_CheckExact(args[9]) || PyTuple_GET_SIZE(args[9]) != 4 ||
+        !PyDict_CheckExact(PyTuple_GET_ITEM(args[9], 0))) {
+        PyErr_SetString(PyExc_TypeError, "writes() takes a place, a list, and how to make rows");
         return NULL;
     }
+    how.place = args[0], how.task_id = args[2], how.task_path = args[3];
+    how.alone = args[4], how.batch = args[5], how.chunks = args[6], how.key = args[7];
+    how.indexes = PyTuple_GET_ITEM(args[9], 0), how.type = PyTuple_GET_ITEM(args[9], 1);
+    how.begun = PyTuple_GET_ITEM(args[9], 2), how.wrap = PyTuple_GET_ITEM(args[9], 3);
     if (!PyList_CheckExact(args[1]) || !is_ascii(args[2]) || !PyUnicode_GET_LENGTH(args[2]) || !is_ascii(args[3]) ||
         PyTuple_GET_ITEM(args[0], 2) == Py_None)
         Py_RETURN_NONE;
-    PyObject *list = PyList_GetSlice(args[1], 0, PyList_GET_SIZE(args[1])), *rows = PyList_New(0), *sources = PyList_New(0);
-    PyObject *nothing = PyBytes_FromStringAndSize("", 0), *made = NULL;
-    Encoding how = {state_of(module), args[9], args[10], args[11], args[12], args[8], args[7], args[5], args[6], args[13],
-                    args[14], args[15], nothing};
-    int special = 0, done = list != NULL && rows != NULL && sources != NULL && nothing != NULL && are_pairs(list);
+    PyObject *made = NULL, *list = PyList_GetSlice(args[1], 0, PyList_GET_SIZE(args[1])), *rows = PyList_New(0), *sources = PyList_New(0);
+    how.nothing = PyBytes_FromStringAndSize("", 0);
+    int special = 0, done = list != NULL && rows != NULL && sources != NULL && how.nothing != NULL && are_pairs(list);
     for (Py_ssize_t at = 0; done && at < PyList_GET_SIZE(list); at++) {
-        int found = add_write(&how, args, PyList_GET_ITEM(list, at), at, rows, sources);
+        int found = add_write(&how, PyList_GET_ITEM(list, at), at, rows, sources);
         done = found >= 0;
         special |= found > 0;
     }
@@ -1239,7 +1255,7 @@ writes(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_XDECREF(list);
     Py_XDECREF(rows);
     Py_XDECREF(sources);
-    Py_XDECREF(nothing);
+    Py_XDECREF(how.nothing);
     return made != NULL ? made : unusual();
 }
 
@@ -1348,8 +1364,7 @@ add_items(Added *into, PyObject *heads, Py_ssize_t first, PyObject *sizes, const
     return USUAL;
 }
 
-PyDoc_STRVAR(grown_doc, "grown(values, heads, body, ends, pairs, links, length, classes, headers, counts, packb, hook, options,\n"
-"    key)\n--\n\n"
+PyDoc_STRVAR(grown_doc, "grown(values, heads, body, ends, pairs, links, length, key, codec)\n--\n\n"
 "What a list became whose items had these headers, states, ends and references, and whose open run had these links and so many\n"
 "items: all of these anew, and the chunks of the items that it got. True where nothing changed. None where it did not\n"
 "grow, closes a run, or has items of another kind.");
@@ -1357,13 +1372,16 @@ PyDoc_STRVAR(grown_doc, "grown(values, heads, body, ends, pairs, links, length, 
 static PyObject *
 grown(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 14 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[2]) ||
-        !PyList_CheckExact(args[3]) || !PyList_CheckExact(args[4]) || !PyBytes_CheckExact(args[5]) ||
-        !PyDict_CheckExact(args[7]) || !PyDict_CheckExact(args[8]) || !PyDict_CheckExact(args[9]) || !is_key(args[13])) {
+    PyObject *packb, *hook, *within, *options, *known[3];
+    PyObject **parts[7] = {&packb, &hook, &within, &options, &known[0], &known[1], &known[2]};
+    if (count != 9 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[2]) ||
+        !PyList_CheckExact(args[3]) || !PyList_CheckExact(args[4]) || !PyBytes_CheckExact(args[5]) || !is_key(args[7]) ||
+        !take_codec(args[8], parts)) {
         PyErr_SetString(PyExc_TypeError, "grown() takes a list, what it was, and how to pack it");
         return NULL;
     }
     PyObject *values = args[0], *before = args[1], *body = args[2], *made = NULL, *packed = NULL, *states_packed = NULL;
+    PyObject *how[] = {packb, within, options};
     Py_ssize_t length = PyLong_AsSsize_t(args[6]), had = PyList_GET_SIZE(before), size = PyList_GET_SIZE(values);
     if (length < 0 || size < had || size >= 65536)
         return unusual();
@@ -1372,9 +1390,9 @@ grown(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Added into = {PyDict_New(), NULL, NULL, Py_NewRef(args[5]), length};
     if (heads == NULL || states == NULL || sizes == NULL || nothing == NULL || into.fresh == NULL)
         goto finish;
-    if (take_apart(values, args + 7, nothing, heads, states) != USUAL || !begins_with(heads, before))
+    if (take_apart(values, known, nothing, heads, states) != USUAL || !begins_with(heads, before))
         goto finish;
-    packed = pack(args[10], states, args[11], args[12]);
+    packed = pack(packb, states, within, options);
     if (packed == NULL) {
         is_for_careful_way();
         goto finish;
@@ -1388,12 +1406,12 @@ grown(PyObject *module, PyObject *const *args, Py_ssize_t count)
         made = Py_NewRef(Py_True);
         goto finish;
     }
-    if (size == had || may_hold_bytes(at, left) || apart(states, had, args + 10, at, left, sizes) != USUAL)
+    if (size == had || may_hold_bytes(at, left) || apart(states, had, how, at, left, sizes) != USUAL)
         goto finish;
     into.ends = PyList_GetSlice(args[3], 0, PyList_GET_SIZE(args[3]));
     into.pairs = PyList_GetSlice(args[4], 0, PyList_GET_SIZE(args[4]));
     if (into.ends == NULL || into.pairs == NULL ||
-        add_items(&into, heads, had, sizes, at, PyBytes_GET_SIZE(body), args[13]) != USUAL)
+        add_items(&into, heads, had, sizes, at, PyBytes_GET_SIZE(body), args[7]) != USUAL)
         goto finish;
     states_packed = joined("", 0, packed, start, NULL);
     if (states_packed != NULL)

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ormsgpack
-
 from ..base.native import native
 from ..codec.allowed import registry
-from ..codec.codec import OBJECT, OPTIONS, Codec
+from ..codec.codec import OBJECT, Codec
 from ..codec.framing import ext_frame
 from .cutting import FEWEST_IN_RUN, INLINE_BYTES, LARGE_ITEM_BYTES, ROOT_BYTES, ends_run
 from .digest import Digester
@@ -31,7 +29,6 @@ _EMPTY = Sequence(LIST, None, [], b"")
 _EMPTY.open_count = 0
 # What the root of an open run takes beside its links: a run has fewer than 128 items.
 _SHORT_ROOT_BYTES = 4
-packb = ormsgpack.packb
 # Where the one stretch of a short list begins; lists of stretches are replaced, never changed.
 _FROM_THE_FIRST = [0]
 
@@ -46,10 +43,8 @@ def grown(before: Any, values: list[Any], codec: Codec, batch: Batch, digester: 
         return None
     if codec.generation != registry.generation:
         codec.refresh()
-    alike = codec.alike
-    was = old.heads, parts[0], old.ends, old.pairs, old.open_links, old.open_count
-    how = alike.comparable, alike.headers, alike.counts, packb, codec.pack_within, OPTIONS, digester.key
-    found = native.grown(values, *was, *how)
+    open_run = old.open_links, old.open_count
+    found = native.grown(values, old.heads, parts[0], old.ends, old.pairs, *open_run, digester.key, codec.how)
     if found is None:
         return None
     if found is True:

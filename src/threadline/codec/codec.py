@@ -278,6 +278,9 @@ class Codec:
         self._members: dict[int, Any] = {}
         self._held: list[Any] = []
         self.pack_value, self.pack_within = self._hook_within(None), self._hook_within(_DEEPEST_WITHIN)
+        # How the native module encodes values: by this packer, its hooks and options, and what is known of classes.
+        hooks, alike = (self.pack_value, self.pack_within), self.alike
+        self.how = packb, *hooks, OPTIONS, alike.comparable, alike.headers, alike.counts
 
     # -- encoding
 

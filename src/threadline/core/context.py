@@ -12,17 +12,16 @@ import weakref
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 import ormsgpack
 
 from ..base.bounded_cache import BoundedCache
+from ..base.checkpoint import WRITES_IDX_MAP
 from ..base.hashing import blake2b
 from ..chunks.digest import Digesters
-from ..chunks.encode import Encoder, Source
+from ..chunks.encode import Encoder
 from ..chunks.read import Reader
-from ..chunks.unchanged import Mark
-from ..chunks.unchanged import Sequence as EncodedSequence
 from ..codec.codec import OPTIONS, Codec
 from ..codec.envelope import Envelope
 from ..codec.limits import unpack
@@ -37,19 +36,18 @@ from ..ports.checkpoints import (
     Found,
     Query,
     ThreadRow,
-    Witness,
     WriteRow,
 )
 from ..ports.engine import Operation
 from ..ports.records import Record, RecordSpace, Scan
 from ..ports.rules import HIDDEN
-from .known import Known, KnownThreads, witness_of
+from .known import Known, KnownThreads, Line, Lines, witness_of
 from .requests import Place
 from .retention.policy import Policy
 from .rows import NONE, Document, Draft, Roots, form_of_thread, read_document, read_metadata, searchable
 from .store_records import KEYS, read_record, swap_record
 
-__all__ = ["Context", "Descent", "Line", "Reads", "ToolOptions", "Tools", "UNSEALED", "bound", "ids_of_keys"]
+__all__ = ["Context", "Descent", "Reads", "ToolOptions", "Tools", "UNSEALED", "bound", "ids_of_keys"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,32 +58,12 @@ _UNSEALED = frozenset((0, 1))
 # The forms of records without a seal: those too that are objects of this process.
 UNSEALED = frozenset((-1, 0, 1))
 _BYTES_PER_BRANCHING = 200
-_LINE_GROWS_BYTES = 2000
 _MOST_NOTED = 10_000
 _LEAST_BRANCHING_BYTES = 1024 * 1024
 _ENCRYPTED = "this store is encrypted: open it with encryption=KeyRing(…)"
 
 # The checkpoint that a put descends from, and whether it may begin a thread that is deleted.
 Descent = tuple[str | None, bool]
-
-
-class Line(NamedTuple):
-    """The last checkpoint of a namespace that was put or got, as the put that follows it needs it."""
-
-    witness: Witness
-    mark: Mark
-    roots: Roots
-    # What the lists and dicts of the channels were encoded as, as far as that was here.
-    sources: dict[str, EncodedSequence]
-
-
-class Held:
-    """The line of a namespace, and what the cache counts for it."""
-
-    __slots__ = ("counted", "line")
-
-    def __init__(self, line: Line, counted: int) -> None:
-        self.line, self.counted = line, counted
 
 
 class Context:
@@ -241,6 +219,8 @@ class Tools:
         # How the native module makes the row of a put.
         made_by = ormsgpack.packb, OPTIONS, searchable, self.indexed, self.envelope.begun, self.envelope.wrap_row
         self.how = *made_by, CheckpointRow, Draft, NONE
+        # The same for the rows of writes.
+        self.how_writes = WRITES_IDX_MAP, WriteRow, self.envelope.begun, self.envelope.wrap_row
         self.digesters = Digesters()
         self.is_in_memory = is_in_memory
         # Records of such a store hold plain values as they are: nothing can alter them but this process.
@@ -276,9 +256,7 @@ class Tools:
             share_decoded=options.share_decoded,
         )
         # (thread, namespace) -> what is remembered of it.
-        self._lines: BoundedCache[tuple[str, str], Held] = BoundedCache(options.cache_bytes)
-        # It holds while what is known of its thread has the same mark.
-        self.held = self._lines.get
+        self.lines = Lines(options.cache_bytes)
         self.warned: set[str] = set()
         self._lenient: Tools | None = None
 
@@ -365,7 +343,7 @@ class Tools:
         """Drop everything remembered, also by clones; the store is asked again."""
         self.known.clear()
         for one in list(self._family):
-            one._lines.clear()
+            one.lines.clear()
             one.reader.clear()
 
     def expect(self, thread_id: str, checkpoint_id: str, descent: Descent) -> None:
@@ -397,38 +375,18 @@ class Tools:
         """The encoder of a pool."""
         return self._encoder.named_by(self.digesters.of(pool))
 
-    def keep_line(self, thread_id: str, witness: Witness, mark: Mark, roots: Roots, sources: dict[str, Source]) -> None:
-        """Remember where a checkpoint's values are and what they were encoded as, for the put that follows it."""
-        key = thread_id, witness[0]
-        held = self._lines.get(key)
-        # Whatever was encoded under this mark is stored, be it of this checkpoint or of another one.
-        kept = held.line[3].copy() if held is not None and held.line[1] == mark else {}
-        for name, source in sources.items():
-            if type(source) is EncodedSequence:
-                kept[name] = source
-        cost = 1000 + 200 * len(roots.versions)
-        for one in kept.values():
-            cost += one.cost_bytes
-        line = tuple.__new__(Line, (witness, mark, roots, kept))
-        if held is not None and held.counted // 2 < cost <= held.counted:
-            held.line = line
-        else:
-            # Counted with room to grow: most puts that follow replace the line alone.
-            counted = cost + cost // 8 + _LINE_GROWS_BYTES
-            self._lines.put(key, Held(line, counted), counted)
-
     def remember(self, found: Found, digests: Collection[bytes], roots: Roots) -> None:
         """Note that a row was read: these chunks are stored, and the put that follows need not read it again."""
         if self.line_of(found) is None:
             witness = witness_of(found.row)
             known = self.known.learn(found.thread_id, found.stamp, digests, witness)
             if known.stamp == found.stamp:
-                self.keep_line(found.thread_id, witness, known.mark, roots, {})
+                self.lines.keep(found.thread_id, witness, known.mark, roots, {})
 
     def line_of(self, found: Found) -> Line | None:
         """What is remembered of a row, if it is the one that was last put or got in its namespace."""
         thread_id, pool, epoch, row, _ = found
-        held = self._lines.get((thread_id, row[0]))
+        held = self.lines.of((thread_id, row[0]))
         if held is None or (line := held.line)[0] != (row[0], row[1], row[11]):
             return None
         known = self.known.of(thread_id)

@@ -1,4 +1,4 @@
-"""Which chunks of a thread this process knows to be stored, and which rows prove it.
+"""Which chunks of a thread this process knows to be stored, which rows prove it, and the last row of each namespace.
 
 A chunk is known when a checkpoint that holds it was read here, or its put was acknowledged. A put leaves known
 chunks out, and names the rows that they are known by, its *witnesses*: the backend looks for them inside the put's
@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import count
+from typing import NamedTuple
 
 from ..base.bounded_cache import BoundedCache
+from ..chunks.encode import Source
 from ..chunks.unchanged import Mark
+from ..chunks.unchanged import Sequence as EncodedSequence
 from ..ports.checkpoints import CheckpointRow, Stamp, Witness
+from .rows import Roots
 
-__all__ = ["Known", "KnownThreads", "witness_of"]
+__all__ = ["Held", "Known", "KnownThreads", "Line", "Lines", "witness_of"]
 
 _BYTES_PER_DIGEST = 100
 _BYTES_PER_THREAD = 600
@@ -26,7 +30,10 @@ _BYTES_PER_THREAD = 600
 _MOST_WITNESSES = 8
 # So many digests more than the cache has counted are not worth counting again.
 _UNCOUNTED = 16
+# How much longer a line may become before it is counted anew.
+_LINE_GROWS_BYTES = 2000
 _numbers = count(1)
+_new = tuple.__new__
 
 
 class Known:
@@ -42,6 +49,25 @@ class Known:
         self.witnesses = witnesses
         # How many digests the cache counts for it.
         self.counted = -_UNCOUNTED
+
+
+class Line(NamedTuple):
+    """The last checkpoint of a namespace that was put or got, as the put that follows it needs it."""
+
+    witness: Witness
+    mark: Mark
+    roots: Roots
+    # What the lists and dicts of the channels were encoded as, as far as that was here.
+    sources: dict[str, EncodedSequence]
+
+
+class Held:
+    """The line of a namespace, and what the cache counts for it."""
+
+    __slots__ = ("counted", "line")
+
+    def __init__(self, line: Line, counted: int) -> None:
+        self.line, self.counted = line, counted
 
 
 class KnownThreads:
@@ -94,6 +120,36 @@ class KnownThreads:
 
     def clear(self) -> None:
         self._threads.clear()
+
+
+class Lines:
+    """The line of each namespace, by thread and namespace, within a bound in bytes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._held: BoundedCache[tuple[str, str], Held] = BoundedCache(limit_bytes)
+        # What is remembered of a namespace. It holds while what is known of its thread has the same mark.
+        self.of = self._held.get
+        self.clear = self._held.clear
+
+    def keep(self, thread_id: str, witness: Witness, mark: Mark, roots: Roots, sources: dict[str, Source]) -> None:
+        """Remember where a checkpoint's values are and what they were encoded as, for the put that follows it."""
+        key = thread_id, witness[0]
+        held = self.of(key)
+        # Whatever was encoded under this mark is stored, be it of this checkpoint or of another one.
+        kept = held.line[3].copy() if held is not None and held.line[1] == mark else {}
+        for name, source in sources.items():
+            if type(source) is EncodedSequence:
+                kept[name] = source
+        cost = 1000 + 200 * len(roots.versions)
+        for one in kept.values():
+            cost += one.cost_bytes
+        line = _new(Line, (witness, mark, roots, kept))
+        if held is not None and held.counted // 2 < cost <= held.counted:
+            held.line = line
+        else:
+            # Counted with room to grow: most puts that follow replace the line alone.
+            counted = cost + cost // 8 + _LINE_GROWS_BYTES
+            self._held.put(key, Held(line, counted), counted)
 
 
 def witness_of(row: CheckpointRow) -> Witness:

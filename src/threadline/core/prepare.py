@@ -20,7 +20,6 @@ from ..base.native import native
 from ..chunks.encode import Batch, Encoder, Source
 from ..chunks.refs import Pair
 from ..codec.allowed import registry
-from ..codec.codec import OPTIONS
 from ..errors import InvalidRequest
 from ..ports.checkpoints import CheckpointRow, Witness, WriteRow
 from .context import Descent, Tools
@@ -29,17 +28,18 @@ from .requests import Place, check_put, check_writes, place_of, text_id
 from .rows import DELTA_COUNTERS, NONE, Draft, Roots, draft
 
 __all__ = [
+    "LARGE_CHECKPOINT_BYTES",
     "Prepared",
     "PreparedPut",
     "PreparedWrites",
-    "encode_writes",
+    "complete_put",
     "prepare_put",
     "prepare_writes",
     "prepared_writes",
 ]
 
 log = logging.getLogger("threadline")
-_LARGE_CHECKPOINT_BYTES = 10_000_000
+LARGE_CHECKPOINT_BYTES = 10_000_000
 # Puts that begin a line of their own on purpose, and so are never fenced.
 _OWN_LINES = ("fork", "update")
 _NOTHING: Mapping[str, Source] = {}
@@ -101,9 +101,15 @@ class PreparedPut(_Prepared):
     row: CheckpointRow | None = None
     _settled: Roots | None = None
 
-    def __init__(self, place: Place, known: Known | None, encoder: Encoder) -> None:
-        self.place, self.known, self.encoder = place, known, encoder
-        self.batch = Batch(known.digests if known is not None else ())
+    def __init__(self, place: Place, known: Known | None, encoder: Encoder, batch: Batch) -> None:
+        self.place, self.known, self.encoder, self.batch = place, known, encoder, batch
+
+    def take(self, made: tuple[Any, ...]) -> None:
+        """What `native.put` has made."""
+        self.checkpoint_id, self.drafted, self.versions, self.inherits, self.pairs, self.sources, *rest = made
+        self.size, whole, self.row = rest
+        if self.row is not None:
+            self._settled = Roots(self.versions, whole)
 
     def settled(self) -> Roots:
         """The roots of this checkpoint, those that come from the parent included."""
@@ -180,14 +186,16 @@ def prepare_put(
     now: float,
     checks_versions: bool = False,
 ) -> PreparedPut:
-    """Check and encode a put, to be applied at `now`. `siblings` are the puts of the same batch, which may be its parent.
+    """Check and encode a put, which is to be applied at `now`.
 
-    With `checks_versions` it is refused, when it is applied, if a value is not its parent's and the version is.
+    `siblings` are the puts of the same batch, one of which may be its parent. With `checks_versions` it is refused when
+    it is applied if a value is not its parent's and the version is.
     """
     place: Place = (native.place(config, Place) if native is not None else None) or place_of(config)
     thread_id, namespace, parent_id = place
-    known, held = tools.known.of(thread_id), tools.held((thread_id, namespace))
-    put = PreparedPut(place, known, tools.sole_encoder or tools.encoder(known))
+    known, held = tools.known.of(thread_id), tools.lines.of((thread_id, namespace))
+    batch = Batch(known.digests if known is not None else ())
+    put = PreparedPut(place, known, tools.sole_encoder or tools.encoder(known), batch)
     before: Mapping[str, Source] = _NOTHING
     if held is not None and known is not None and (line := held.line)[1] == known.mark:
         before = line[3]
@@ -200,6 +208,13 @@ def prepare_put(
         if siblings and (sibling := siblings.get((thread_id, namespace, parent_id))) is not None:
             before = _follow(put, sibling, before)
     _encode(tools, put, config, checkpoint, metadata, new_versions, before, now)
+    complete_put(tools, put, metadata)
+    return put
+
+
+def complete_put(tools: Tools, put: PreparedPut, metadata: Mapping[str, Any]) -> None:
+    """Note what a put answers, where it belongs and what it descends from, once its values are encoded."""
+    thread_id, namespace, parent_id = place = put.place
     if tools.asked and namespace == ROOT:
         put.answers = (thread_id, parent_id) in tools.asked
     if tools.fencing:
@@ -208,9 +223,8 @@ def prepare_put(
         put.deltas = _counted_deltas(metadata)
     put.descent = (parent_id or (_root_above(place, metadata) if namespace else None), parent_id is None)
     tools.expect(thread_id, put.checkpoint_id, put.descent)
-    if put.size > _LARGE_CHECKPOINT_BYTES:
+    if put.size > LARGE_CHECKPOINT_BYTES:
         _warn_of_size(tools, put)
-    return put
 
 
 def _encode(
@@ -231,14 +245,11 @@ def _encode(
         # A row that is sealed is made under the keys that the store has when it is applied.
         is_settled = (parent is not None or put.place[2] is None) and tools.sole_encoder is not None
         is_plain = encoder.codec.foreign is None
-        given = put.place, config, checkpoint, metadata, new_versions
-        how = encoder.value, is_plain, put.batch, now, tools.how
-        made = native.put(*given, versions, pairs, is_settled, before, *how)
+        given = config, checkpoint, metadata, new_versions, versions, pairs, is_settled, before
+        made = native.put(put.place, *given, encoder.value, is_plain, put.batch, now, tools.how)
     if made is None:
         return _encode_carefully(tools, put, config, checkpoint, metadata, new_versions, before)
-    put.checkpoint_id, put.drafted, put.versions, put.inherits, put.pairs, put.sources, put.size, whole, row = made
-    if row is not None:
-        put.row, put._settled = row, Roots(put.versions, whole)
+    put.take(made)
     if put.checks_versions:
         _encode_to_compare(put, checkpoint["channel_values"], before)
     return None
@@ -309,7 +320,7 @@ def prepare_writes(
         raise InvalidRequest("put_writes needs a config with a checkpoint_id: the one that put() returned")
     known = tools.known.of(place.thread_id)
     encoder, batch = tools.sole_encoder or tools.encoder(known), Batch(known.digests if known is not None else ())
-    found = encode_writes(tools, encoder, place, writes, task_id, task_path, batch) if are_final else None
+    found = _rows_of_writes(tools, encoder, place, writes, task_id, task_path, batch) if are_final else None
     prepared = prepared_writes(tools, encoder, place, known, batch, found)
     if found is None:
         _encode_writes(prepared, check_writes(writes, task_id, task_path), text_id(task_id, "task_id"), task_path)
@@ -326,7 +337,7 @@ def prepared_writes(
     batch: Batch,
     found: tuple[list[WriteRow], list[Source], bool] | None,
 ) -> PreparedWrites:
-    """Writes that `encode_writes` encoded, or that are still to be."""
+    """Writes that `native.writes` encoded, or that are still to be."""
     prepared = PreparedWrites(place, known, encoder, batch)
     if found is not None:
         prepared.writes, prepared.sources, prepared.is_special = found
@@ -347,7 +358,7 @@ def _note_question(tools: Tools, prepared: PreparedWrites) -> None:
         tools.asked.note(thread_id, checkpoint_id, True)
 
 
-def encode_writes(
+def _rows_of_writes(
     tools: Tools, encoder: Encoder, place: Place, writes: Any, task_id: Any, task_path: Any, batch: Batch
 ) -> tuple[list[WriteRow], list[Source], bool] | None:
     """The rows of what a task wrote, what their values can be made from again, and whether one is special.
@@ -359,11 +370,9 @@ def encode_writes(
         return None
     if codec.generation != registry.generation:
         codec.refresh()
-    alike, envelope, chunks = codec.alike, tools.envelope, batch.chunks
-    how = encoder.alone, batch, chunks, encoder.digester.key, packb, codec.pack_value, codec.pack_within, OPTIONS
-    known = alike.comparable, alike.headers, alike.counts
-    row = WriteRow, envelope.begun, envelope.wrap_row
-    return native.writes(place, writes, task_id, task_path, WRITES_IDX_MAP, *how, *known, *row)  # type: ignore[no-any-return]
+    key, how = encoder.digester.key, tools.how_writes
+    found = native.writes(place, writes, task_id, task_path, encoder.alone, batch, batch.chunks, key, codec.how, how)
+    return found  # type: ignore[no-any-return]
 
 
 def _encode_writes(prepared: PreparedWrites, writes: list[tuple[str, Any]], task_id: str, task_path: str) -> None:

@@ -17,11 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
 
 import ormsgpack
 
-from ..base.native import native
 from ..chunks.encode import Batch, Chunks, Source, is_same_value
 from ..chunks.gather import Pile, chunk_place
 from ..chunks.refs import Pair, unpack_ref
@@ -40,14 +38,15 @@ from ..ports.checkpoints import (
     WriteRow,
 )
 from ..ports.engine import Engine
+from ..ports.rules import is_quick
 from .attempts import ATTEMPTS, gave_up
 from .context import Context, Tools
 from .known import Known, witness_of
-from .prepare import Prepared, PreparedPut, PreparedWrites, encode_writes, prepare_writes, prepared_writes
+from .prepare import Prepared, PreparedPut, PreparedWrites
 from .requests import Place
 from .rows import Roots, write_row
 
-__all__ = ["put_all", "put_now", "put_opened", "put_writes_now", "refuse_other_values"]
+__all__ = ["chunk_rows", "note_refusal", "put_all", "put_now", "put_opened", "refuse_other_values"]
 
 _new, packb = tuple.__new__, ormsgpack.packb
 
@@ -61,38 +60,15 @@ def put_now(tools: Tools, engine: Engine, one: Prepared, now: float) -> None:
     if put is not None and _is_straight(tools, one):
         change = _change(tools, one, now if one.made_at is None else one.made_at)
         try:
-            stamp = put(change)
+            stamp = put(change) if is_quick(change) else None
         except Conflict:
-            _note_refusal(tools, [one])
+            _note_refusals(tools, [one])
             raise
         if stamp is not None:
             if isinstance(one, PreparedPut):
                 _acknowledge(tools, one, change, stamp, change.witnesses)
             return
     engine.run(partial(put_opened, tools, [one], now))
-
-
-def put_writes_now(
-    tools: Tools, engine: Engine, config: Any, writes: Any, task_id: Any, task_path: Any, now: float
-) -> None:
-    """Check, encode and apply the writes of one task on the calling thread, in a straight line where that will do."""
-    put, encoder = engine.put_usual, tools.sole_encoder
-    place: Place | None = native.place(config, Place) if native is not None else None
-    known = tools.known.of(place[0]) if place is not None else None
-    if place is None or known is None or put is None or encoder is None or tools.refused or tools.leases:
-        return put_now(tools, engine, prepare_writes(tools, config, writes, task_id, task_path), now)
-    batch = Batch(known.digests)
-    found = encode_writes(tools, encoder, place, writes, task_id, task_path, batch)
-    if found is None:
-        return put_now(tools, engine, prepare_writes(tools, config, writes, task_id, task_path), now)
-    change = object.__new__(Change)
-    change.thread_id, change.now, change.writes, change.stamp = place[0], now, found[0], known.stamp
-    if batch.chunks:
-        change.chunks = _chunk_rows(tools, 0, batch.chunks, known.digests)
-    change.witnesses = known.witnesses  # as `_change` has it: after the chunks were chosen
-    if found[2] or batch.moved or put(change) is None:
-        return put_now(tools, engine, prepared_writes(tools, encoder, place, known, batch, found), now)
-    return None
 
 
 async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, backend: Backend) -> None:
@@ -111,7 +87,7 @@ async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, bac
         try:
             [outcome] = await backend.apply([change])
         except Conflict:
-            _note_refusal(tools, prepared)
+            _note_refusals(tools, prepared)
             raise
         if type(outcome) is Applied:
             newest = prepared[-1]
@@ -165,7 +141,7 @@ async def put_all(store: Context, prepared: Sequence[Prepared], now: float) -> N
         try:
             outcomes = await store.backend.apply(changes)
         except Conflict:
-            _note_refusal(tools, prepared)
+            _note_refusals(tools, prepared)
             raise
         for outcome in outcomes:
             if isinstance(outcome, Stale):
@@ -209,7 +185,7 @@ def _take_along(tools: Tools, change: Change, others: Sequence[Prepared]) -> Non
         if one.batch.chunks:
             there = {row[0] for row in (*change.chunks, *change.moved)}
             pool, known = (one.known.stamp[0], one.known.digests) if one.known is not None else (0, ())
-            rows = _chunk_rows(tools, pool, one.batch.chunks, known)
+            rows = chunk_rows(tools, pool, one.batch.chunks, known)
             change.chunks = [*change.chunks, *[row for row in rows if row[0] not in there]]
     change.writes, change.checkpoints = writes, checkpoints
     if others[0].known is not None:
@@ -233,12 +209,17 @@ async def _refuse_descendants(store: Context, one: Prepared) -> None:
             )
 
 
-def _note_refusal(tools: Tools, prepared: Sequence[Prepared]) -> None:
+def note_refusal(tools: Tools, thread_id: str, checkpoint_id: str) -> None:
+    """A put was refused: so is what builds on it."""
+    tools.refused.note(thread_id, checkpoint_id, True)
+    # It is no longer on its way: where another process has put the checkpoint, writes to it are judged by that.
+    tools.coming.pop((thread_id, checkpoint_id), None)
+
+
+def _note_refusals(tools: Tools, prepared: Sequence[Prepared]) -> None:
     for one in prepared:
         if isinstance(one, PreparedPut):
-            tools.refused.note(one.place.thread_id, one.checkpoint_id, True)
-            # It is no longer on its way: where another process has put the checkpoint, writes to it are judged by that.
-            tools.coming.pop((one.place.thread_id, one.checkpoint_id), None)
+            note_refusal(tools, one.place.thread_id, one.checkpoint_id)
 
 
 async def _read_parent(store: Context, put: PreparedPut) -> None:
@@ -331,11 +312,11 @@ def _change(tools: Tools, one: Prepared, now: float) -> Change:
         change.stamp = known.stamp
         pool = known.stamp[0]
     if batch.moved:
-        change.moved = _chunk_rows(tools, pool, batch.moved, ())
+        change.moved = chunk_rows(tools, pool, batch.moved, ())
         for digest in batch.chunks.keys() & batch.moved.keys():
             del batch.chunks[digest]
     if batch.chunks:
-        change.chunks = _chunk_rows(tools, pool, batch.chunks, known.digests if known is not None else ())
+        change.chunks = chunk_rows(tools, pool, batch.chunks, known.digests if known is not None else ())
     if known is not None:
         # After the chunks were chosen: what somebody else learns meanwhile is proved more, never less.
         change.witnesses = known.witnesses
@@ -370,7 +351,7 @@ def _write_rows(tools: Tools, one: PreparedWrites) -> list[WriteRow]:
     return rows
 
 
-def _chunk_rows(tools: Tools, pool: int, chunks: Chunks, known: Collection[bytes]) -> list[ChunkRow]:
+def chunk_rows(tools: Tools, pool: int, chunks: Chunks, known: Collection[bytes]) -> list[ChunkRow]:
     """The rows of chunks that are not known to be stored."""
     rows, envelope = [], tools.envelope
     is_sealed = envelope.ring is not None
@@ -420,7 +401,7 @@ def _acknowledge(
     known = tools.known.learn(thread_id, stamp, sent, witness, proved, put.known)
     is_known, coming = known.stamp == stamp, tools.coming
     if is_known:
-        tools.keep_line(thread_id, witness, known.mark, put._settled or put.settled(), sources)
+        tools.lines.keep(thread_id, witness, known.mark, put._settled or put.settled(), sources)
     for one in (*before, put) if before else (put,):
         if is_known and one.batch.chunks and not tools.is_in_memory:
             tools.reader.keep(one.batch)

@@ -15,8 +15,9 @@ __all__ = ["Engine", "FindNow", "Operation", "PutUsual"]
 
 T = TypeVar("T")
 Operation = Callable[[Backend], Coroutine[Any, Any, T]]
-# Makes a change of a usual kind (`is_quick` in ports/rules.py) on the calling thread; returns the stamp of its pool.
-# None where it is of another kind, or its thread is not as expected: then nothing was changed, and `apply` says why.
+# Makes a change on the calling thread that the caller has found to be of a usual kind (`is_quick` in ports/rules.py),
+# and returns the stamp of its pool. None where its thread is not as expected: then nothing was changed, and `apply`
+# says why.
 PutUsual = Callable[[Change], Stamp | None]
 # Finds a checkpoint with its writes on the calling thread, as `find` of the backend does.
 FindNow = Callable[[str, str, str | None], Found | None]

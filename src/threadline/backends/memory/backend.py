@@ -61,7 +61,7 @@ class MemoryBackend(WithoutWholes, WithoutOutlines, MemoryRecords):
     # -- writing
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
-        stamp = self.put_usual(changes[0]) if len(changes) == 1 else None
+        stamp = self.put_usual(changes[0]) if len(changes) == 1 and rules.is_quick(changes[0]) else None
         if stamp is not None:
             return [_new(Applied, (stamp,))]
         with self._lock:
@@ -69,21 +69,24 @@ class MemoryBackend(WithoutWholes, WithoutOutlines, MemoryRecords):
 
     def put_usual(self, change: Change) -> Stamp | None:
         """Make a change of the usual kind, as `PutUsual` in ports/engine.py has it."""
-        if not rules.is_quick(change):
-            return None
         stamp, checkpoints = change.stamp, self._rows.checkpoints
         with self._lock:
             thread = self._threads.get(change.thread_id)
             if stamp is None:
                 return self._apply(change)[0] if thread is None else None
-            if thread is None or thread[2:5] != (*stamp, "active") or thread[5] is not None:
-                return None  # or was deleted once: the general way looks closer
-            serial = thread[1]
+            if thread is None:
+                return None
+            _, serial, pool, epoch, status, deleted_before, *_ = thread
+            if (pool, epoch) != stamp or status != "active" or deleted_before is not None:
+                return None  # the last: it was deleted once, and the general way looks closer
             for namespace, checkpoint_id, created in change.witnesses:
                 row = checkpoints.get((serial, namespace, checkpoint_id))
                 if row is None or row[11] != created:
                     return None
-            self._add(thread, change)
+            if change.checkpoints or change.chunks or change.now - thread[8] > rules.ACTIVITY_SECONDS:
+                self._add(thread, change)
+            else:
+                self._rows.add_writes(serial, change.writes)
         return stamp
 
     def _apply_all(self, changes: Sequence[Change]) -> list[Applied | Stale]:

@@ -51,17 +51,19 @@ class ThreadRows:
 
     def add_writes(self, serial: int, writes: Sequence[WriteRow]) -> None:
         """Those of one checkpoint are added in one step of the interpreter: an interrupt leaves all of them or none."""
-        added: dict[tuple[str, str], dict[tuple[str, int], WriteRow]] = {}
-        for write in writes:
-            place, key = write[:2], write[2:4]
-            new = added.get(place)
-            if new is None:
-                new = added[place] = {}
-                self.written[serial].add(place)
-            if write[9] or (key not in new and key not in self.writes[serial, place[0], place[1]]):
-                new[key] = write
-        for place, new in added.items():
-            self.writes[serial, place[0], place[1]].update(new)
+        while writes:
+            place = writes[0][:2]
+            self.written[serial].add(place)
+            held, others = self.writes[serial, place[0], place[1]], []
+            new: dict[tuple[str, int], WriteRow] = {}
+            for write in writes:
+                key = write[2:4]
+                if write[:2] != place:
+                    others.append(write)
+                elif write[9] or (key not in new and key not in held):
+                    new[key] = write
+            held.update(new)
+            writes = others
 
     def drop(self, serial: int) -> None:
         """Delete all of a thread."""

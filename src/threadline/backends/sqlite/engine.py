@@ -18,7 +18,6 @@ from ...errors import InvalidRequest
 from ...ports.checkpoints import Change, Found, Stamp
 from ...ports.engine import FindNow, Operation, PutUsual
 from ...ports.records import Content, Record, RecordSpace
-from ...ports.rules import is_quick
 from ...ports.storage import Space
 from ..layers.layer import Layering
 from ..layers.read_only import ReadOnlyLayer
@@ -175,7 +174,7 @@ class SqliteEngine:
 
     def _put_usual(self, change: Change) -> Stamp | None:
         self._connections.check_open()
-        stamp: Stamp | None = self._commit.run(change) if is_quick(change) else None
+        stamp: Stamp | None = self._commit.run(change)
         return stamp
 
     def _find_now(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Found | None:
