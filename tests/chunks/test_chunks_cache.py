@@ -103,7 +103,7 @@ def test_what_a_saver_remembers_of_many_threads_stays_within_its_bound(connect):
     for at in range(60):
         put(saver, {"items": [f"{at} {number} " * 30 for number in range(30)]}, thread=f"thread {at}")
     tools = saver._tools
-    held = [tools._lines, tools.known._threads]
+    held = [tools.lines._held, tools.known._threads]
     assert all(cache.used_bytes <= cache.limit_bytes for cache in held)
     assert sum(cache.limit_bytes for cache in held) + tools.reader.used_bytes <= 50_000 * 3
     assert tools.coming == {}

@@ -4,9 +4,11 @@ import dataclasses
 import datetime
 import enum
 import gc
+import hashlib
 import sys
 import uuid
 
+import ormsgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 import threadline
 from threadline.base.native import native
 from threadline.chunks import growing
+from threadline.chunks.digest import Digester
+from threadline.chunks.encode import Batch, Encoder
+from threadline.codec.codec import Codec
 from threadline.codec.envelope import Envelope
 from threadline.core import prepare, rows, straight
 from threadline.errors import ThreadlineError
@@ -359,6 +364,35 @@ def test_code_of_the_caller_is_never_skipped_or_run_twice(both, monkeypatch):
         lambda saver: saver.put(config, checkpoint(1, values, {"a": 1}), Strange(step=1), Strange(a=1)),
     )
     assert stored(both[0]) == stored(both[1])
+
+
+@pytest.mark.parametrize("key", [b"", b"k", bytes(range(32)), bytes(64)])
+def test_items_have_the_names_that_hashlib_gives_them(key):
+    """Of every length around the blocks of the hash."""
+    encoder, batch = Encoder(Codec(), Digester(key)), Batch()
+    texts = [chr(97 + at % 26) * at for block in (128, 256, 384, 2048, 32_640) for at in range(block - 20, block + 5)]
+    for text in texts:
+        made = growing.grown(None, [text], encoder.codec, batch, encoder.digester)
+        assert (made is not None) == (128 <= len(ormsgpack.packb(text)) <= 32 * 1024)
+    assert len(batch.chunks) > 90
+    for name, (_, content) in batch.chunks.items():
+        assert name == hashlib.blake2b(content, digest_size=16, person=b"item", key=key).digest()
+
+
+def test_rows_have_the_checksums_that_hashlib_gives_them(both, monkeypatch):
+    """For places and contents of every length around the blocks of the hash."""
+
+    def put(saver):
+        for length in (*range(1, 140), 200, 255, 256, 257):
+            config = {"configurable": {"thread_id": "t" * length, "checkpoint_ns": ""}}
+            there = saver.put(config, checkpoint(1, {"a": "x" * (length % 120)}, {"a": 1}), {"step": 1}, {"a": 1})
+            saver.put_writes(there, [("a", "y" * (length % 100))], "task")
+        return [stored(saver, "t" * length)[0] for length in (*range(1, 140), 200, 255, 256, 257)]
+
+    in_turns(both, monkeypatch, put)
+    for length in (1, 100, 139, 257):
+        place = {"configurable": {"thread_id": "t" * length}}
+        assert both[1].get_tuple(place) == both[0].get_tuple(place)
 
 
 def test_nothing_is_leaked():
