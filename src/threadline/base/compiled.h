@@ -9,7 +9,7 @@
 /* Names that the straight line of a put looks up in dicts, and methods that it calls. */
 enum {
     N_CHANNEL_VALUES, N_CHANNEL_VERSIONS, N_CHECKPOINT_ID, N_CHECKPOINT_NS, N_CONFIGURABLE, N_DOCUMENT,
-    N_ID, N_METADATA, N_PARENTS, N_RUN_ID, N_SIZE, N_SOURCE, N_STEP, N_THREAD_ID, N_TS, N_UPDATED_CHANNELS, N_V,
+    N_ID, N_MAPS, N_METADATA, N_PARENTS, N_RUN_ID, N_SIZE, N_SOURCE, N_STEP, N_THREAD_ID, N_TS, N_UPDATED_CHANNELS, N_V,
     N_VERSIONS_SEEN, N_WRITE, N_NAMES
 };
 
@@ -18,6 +18,7 @@ typedef struct {
     PyTypeObject *hook_type;
     PyObject *names[N_NAMES];
     PyObject *unsaid; /* keys of a config that are no metadata */
+    PyObject *chain_type, *deque_type; /* what LangGraph's loop gives for a dict and for a list */
 } State;
 
 /* Where a pydantic model keeps what is not in its __dict__: offsets of its slots, 0 for none. */

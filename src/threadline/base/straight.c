@@ -30,12 +30,12 @@
 #define ROOT_BYTES 160
 #define OBJECT 32
 /* As chunks/encode.py has them. */
-#define FEW 8
+#define FEW 64
 #define FEW_LETTERS 64
 
 static const char *const texts[N_NAMES] = {
     "channel_values", "channel_versions", "checkpoint_id", "checkpoint_ns", "configurable", "document",
-    "id", "metadata", "parents", "run_id", "size", "source", "step", "thread_id", "ts", "updated_channels", "v",
+    "id", "maps", "metadata", "parents", "run_id", "size", "source", "step", "thread_id", "ts", "updated_channels", "v",
     "versions_seen", "write",
 };
 static const char *const unsaid[] = {
@@ -342,6 +342,26 @@ add_said(State *state, PyObject *merged, PyObject *said)
         }
     }
     return USUAL;
+}
+
+/* What a config says as metadata, held: a dict where it can be had without calling Python. LangGraph's loop gives a
+ * ChainMap of dicts. */
+static PyObject *
+said_by(State *state, PyObject *config)
+{
+    PyObject *said = got(config, state->names[N_METADATA]);
+    if (said == NULL || Py_TYPE(said) != (PyTypeObject *)state->chain_type)
+        return said;
+    PyObject *maps = PyObject_GetAttr(said, state->names[N_MAPS]), *merged = maps != NULL ? PyDict_New() : NULL;
+    int is_plain = merged != NULL && PyList_CheckExact(maps);
+    for (Py_ssize_t at = is_plain ? PyList_GET_SIZE(maps) : 0; is_plain && at > 0; at--)
+        is_plain = PyDict_CheckExact(PyList_GET_ITEM(maps, at - 1)) &&
+                   PyDict_Update(merged, PyList_GET_ITEM(maps, at - 1)) == 0; /* the first of them counts most */
+    if (is_plain)
+        Py_SETREF(said, Py_NewRef(merged));
+    Py_XDECREF(maps);
+    Py_XDECREF(merged);
+    return said;
 }
 
 /* The metadata of a put, as `get_checkpoint_metadata` makes it; None where that is for Python. */
@@ -982,7 +1002,7 @@ put(PyObject *module, PyObject *const *args, Py_ssize_t count)
         got(of.checkpoint, names[N_ID]), got(of.checkpoint, names[N_TS]), got(of.checkpoint, names[N_CHANNEL_VERSIONS]),
         got(of.checkpoint, names[N_CHANNEL_VALUES]), got(of.checkpoint, names[N_VERSIONS_SEEN]),
         got(of.checkpoint, names[N_UPDATED_CHANNELS]), got(of.checkpoint, names[N_V]), got(of.metadata, names[N_STEP]),
-        got(of.config, names[N_METADATA]),
+        said_by(of.state, of.config),
     };
     Made made = {0};
     PyObject *parent = PyTuple_GET_ITEM(of.place, 2);
@@ -1239,10 +1259,11 @@ writes(PyObject *module, PyObject *const *args, Py_ssize_t count)
     how.alone = args[4], how.batch = args[5], how.chunks = args[6], how.key = args[7];
     how.indexes = PyTuple_GET_ITEM(args[9], 0), how.type = PyTuple_GET_ITEM(args[9], 1);
     how.begun = PyTuple_GET_ITEM(args[9], 2), how.wrap = PyTuple_GET_ITEM(args[9], 3);
-    if (!PyList_CheckExact(args[1]) || !is_ascii(args[2]) || !PyUnicode_GET_LENGTH(args[2]) || !is_ascii(args[3]) ||
+    int is_plain = PyList_CheckExact(args[1]) || Py_TYPE(args[1]) == (PyTypeObject *)how.state->deque_type;
+    if (!is_plain || !is_ascii(args[2]) || !PyUnicode_GET_LENGTH(args[2]) || !is_ascii(args[3]) ||
         PyTuple_GET_ITEM(args[0], 2) == Py_None)
         Py_RETURN_NONE;
-    PyObject *made = NULL, *list = PyList_GetSlice(args[1], 0, PyList_GET_SIZE(args[1])), *rows = PyList_New(0), *sources = PyList_New(0);
+    PyObject *made = NULL, *list = PySequence_List(args[1]), *rows = PyList_New(0), *sources = PyList_New(0);
     how.nothing = PyBytes_FromStringAndSize("", 0);
     int special = 0, done = list != NULL && rows != NULL && sources != NULL && how.nothing != NULL && are_pairs(list);
     for (Py_ssize_t at = 0; done && at < PyList_GET_SIZE(list); at++) {
@@ -1444,6 +1465,14 @@ straight_prepare(State *state)
         if (state->names[at] == NULL)
             return -1;
     }
+    PyObject *collections = PyImport_ImportModule("collections");
+    if (collections == NULL)
+        return -1;
+    state->chain_type = PyObject_GetAttrString(collections, "ChainMap");
+    state->deque_type = PyObject_GetAttrString(collections, "deque");
+    Py_DECREF(collections);
+    if (state->chain_type == NULL || state->deque_type == NULL)
+        return -1;
     state->unsaid = PyFrozenSet_New(NULL);
     for (size_t at = 0; state->unsaid != NULL && at < sizeof(unsaid) / sizeof(unsaid[0]); at++) {
         PyObject *name = PyUnicode_InternFromString(unsaid[at]);
@@ -1460,5 +1489,7 @@ straight_release(State *state)
 {
     for (int at = 0; at < N_NAMES; at++)
         Py_CLEAR(state->names[at]);
+    Py_CLEAR(state->chain_type);
+    Py_CLEAR(state->deque_type);
     Py_CLEAR(state->unsaid);
 }

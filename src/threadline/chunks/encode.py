@@ -54,7 +54,7 @@ packb, unpackb, Ext = ormsgpack.packb, ormsgpack.unpackb, ormsgpack.Ext
 # Large items within large items are taken apart so many times; what is deeper is cut into pieces.
 _DEEPEST_NESTED = 64
 # A container of at most so many plain values is packed whole first: most are small enough to be one inline item.
-_FEW = 8
+_FEW = 64
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _NOTHING = Block(0, 0, 0)
 # What takes a few bytes, whatever it is.
