@@ -7,12 +7,14 @@ import gc
 import hashlib
 import sys
 import uuid
+from collections import ChainMap, deque
 
 import ormsgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
 
 import threadline
 from threadline.base.native import native
@@ -23,6 +25,7 @@ from threadline.codec.codec import Codec
 from threadline.codec.envelope import Envelope
 from threadline.core import prepare, rows, straight
 from threadline.errors import ThreadlineError
+from threadline.langgraph import Checkpointer
 
 pytestmark = pytest.mark.skipif(native is None, reason="the native module was not built: there is no C compiler")
 MODULES = (growing, prepare, rows, straight)
@@ -231,6 +234,10 @@ def test_a_list_in_its_course_becomes_the_same_chunks(changes):
             assert one == other
 
 
+class Chain(ChainMap):
+    pass
+
+
 METADATA = [
     {},
     {"step": 3, "source": "loop", "run_id": "r", "parents": {}},
@@ -243,6 +250,9 @@ METADATA = [
     {"number": float("inf"), "list": [1], "tuple": (1,)},
     {1: "key"},
     {"bytes": b"x"},
+    {"parents": {"": "above", "deep": "nul\0"}},
+    {"parents": {"nul\0": "above"}, "nested": {"a": {"b": "c"}}},
+    {"parents": {1: "key"}, "numbers": {"a": 1}},
 ]
 CONFIGS = [
     {},
@@ -250,6 +260,10 @@ CONFIGS = [
     {"metadata": {"__private": 1, "flag": True, "none": None, "list": [1], "ü": 1, "nul": "a\0"}},
     {"metadata": None},
     {"metadata": 7},
+    {"metadata": ChainMap({"user": "u", "thread_id": "no"})},
+    {"metadata": ChainMap({"user": "first", "list": [1]}, {"user": "second", "more": 2}, {})},
+    {"metadata": ChainMap({"user": "u"}, ChainMap({"more": 1}))},
+    {"metadata": Chain({"user": "u"})},
     {"configurable": {"thread_id": "t", "checkpoint_ns": "inner", "user_id": "u", "__pregel": len, "n": 1.5}},
     {"configurable": {"thread_id": 7}},
     {"configurable": {"thread_id": "ü", "checkpoint_id": ""}},
@@ -317,6 +331,9 @@ def test_a_checkpoint_is_checked_alike(both, monkeypatch, wrong):
         ([("a",)], "task", ""),
         ([(1, 2)], "task", ""),
         ("ab", "task", ""),
+        (deque([("a", [message(LONG)]), ("b", None)]), "task", "~path"),
+        (deque([("a",)]), "task", ""),
+        (deque(), "task", ""),
         ([("__interrupt__", ["asked"]), ("__resume__", 1), ("__scheduled__", None)], "task", "~"),
     ],
 )
@@ -393,6 +410,32 @@ def test_rows_have_the_checksums_that_hashlib_gives_them(both, monkeypatch):
     for length in (1, 100, 139, 257):
         place = {"configurable": {"thread_id": "t" * length}}
         assert both[1].get_tuple(place) == both[0].get_tuple(place)
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite"])
+def test_a_graph_goes_in_the_straight_line(url, tmp_path, monkeypatch):
+    """What LangGraph's loop gives is of the usual kind: only puts that close runs or answer something need more."""
+    careful, prepared = [], []
+    put, prepare = straight._put_carefully, straight.prepare_writes
+    monkeypatch.setattr(straight, "_put_carefully", lambda *args: careful.append(args) or put(*args))
+    monkeypatch.setattr(straight, "prepare_writes", lambda *args: prepared.append(args) or prepare(*args))
+
+    def answer(state):
+        return {"messages": [AIMessage(LONG, id=str(len(state["messages"])))]}
+
+    inner = StateGraph(MessagesState).add_node("deep", answer).add_edge(START, "deep").compile()
+    builder = StateGraph(MessagesState).add_node("one", answer).add_node("inner", inner)
+    builder.add_edge(START, "one").add_edge("one", "inner")
+    saver = Checkpointer(url if url != "sqlite" else f"sqlite:///{tmp_path}/graph.db")
+    graph = builder.compile(checkpointer=saver)
+    config = {"configurable": {"thread_id": "t", "user_id": "u"}, "metadata": {"team": "blue"}}
+    for turn in range(3):
+        graph.invoke({"messages": [HumanMessage(LONG, id=f"asked {turn}")]}, config)
+    assert len(list(saver.list(config))) > 9
+    # The first checkpoint of the subgraph in each turn begins a namespace of its own.
+    assert len(careful) <= 3 * 2
+    # Writes may overtake the checkpoints with which the thread begins.
+    assert len(prepared) <= 3
 
 
 def test_nothing_is_leaked():

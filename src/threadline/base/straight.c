@@ -307,11 +307,25 @@ place(PyObject *module, PyObject *const *args, Py_ssize_t count)
 }
 
 static int
+is_plain_text(PyObject *value)
+{
+    return PyUnicode_CheckExact(value) && !has_nul(value);
+}
+
+/* Whether a value of metadata is stored as it is. Of dicts those of texts, as a subgraph's `parents` are. */
+static int
 is_plain_metadata(PyObject *value)
 {
-    if (is_number(value) || PyBool_Check(value) || value == Py_None)
+    PyObject *key, *held;
+    Py_ssize_t at = 0;
+    if (is_number(value) || PyBool_Check(value) || value == Py_None || is_plain_text(value))
         return 1;
-    return PyUnicode_CheckExact(value) ? !has_nul(value) : PyDict_CheckExact(value) && !PyDict_GET_SIZE(value);
+    if (!PyDict_CheckExact(value))
+        return 0;
+    while (PyDict_Next(value, &at, &key, &held))
+        if (!is_plain_text(key) || !is_plain_text(held))
+            return 0;
+    return 1;
 }
 
 /* Add what a config says to metadata. */
@@ -372,10 +386,15 @@ merged_metadata(State *state, PyObject *metadata, PyObject *of_config, PyObject 
     Py_ssize_t at = 0;
     int found = merged != NULL ? USUAL : FAILED;
     while (found == USUAL && PyDict_Next(metadata, &at, &key, &value)) {
-        if (!PyUnicode_CheckExact(key) || !is_plain_metadata(value))
+        if (!PyUnicode_CheckExact(key) || !is_plain_metadata(value)) {
             found = UNUSUAL;
-        else if (PyDict_SetItem(merged, key, value) < 0)
+            continue;
+        }
+        /* A dict of the caller's is packed later, after Python has run. */
+        PyObject *held = PyDict_CheckExact(value) ? PyDict_Copy(value) : Py_NewRef(value);
+        if (held == NULL || PyDict_SetItem(merged, key, held) < 0)
             found = FAILED;
+        Py_XDECREF(held);
     }
     if (found == USUAL && of_config != NULL)
         found = add_said(state, merged, of_config);
