@@ -95,11 +95,9 @@ def test_a_failed_sweep_is_logged_on_one_printable_line(hostile, monkeypatch, li
     assert "all is well" in lines()[0]
 
 
-def test_a_lost_lease_and_a_large_checkpoint_name_their_thread_on_one_printable_line(hostile, make, lines, monkeypatch):
-    from threadline.core import prepare
-
-    monkeypatch.setattr(prepare, "_LARGE_CHECKPOINT_BYTES", 10)
-    hostile.put(make.config(HOSTILE + "2"), make.checkpoint(1), {"step": 1}, {"text": 1})
+def test_a_lost_lease_and_a_large_checkpoint_name_their_thread_on_one_printable_line(hostile, make, lines):
+    large = make.checkpoint(1, text="x" * 10_000_001)
+    hostile.put(make.config(HOSTILE + "2"), large, {"step": 1}, {"text": 1})
     hostile.lock(HOSTILE)._note(None, False)
     assert len(lines()) == 2
 

@@ -21,9 +21,11 @@ static const uint64_t hash_iv[8] = {
 static inline uint64_t
 word_at(const unsigned char *at)
 {
-    uint64_t word = 0;
-    for (int byte = 7; byte >= 0; byte--)
-        word = word << 8 | at[byte];
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
     return word;
 }
 

@@ -702,9 +702,10 @@ add_chunk(PyObject *chunks, PyObject *content, PyObject *key)
     hash_begin(&hash, DIGEST_BYTES, "item", PyBytes_AS_STRING(key), (size_t)PyBytes_GET_SIZE(key));
     hash_part(&hash, PyBytes_AS_STRING(content), (size_t)PyBytes_GET_SIZE(content));
     hash_end(&hash, (unsigned char *)PyBytes_AS_STRING(digest), DIGEST_BYTES);
-    PyObject *chunk = Py_BuildValue("y#O", "", (Py_ssize_t)0, content);
+    PyObject *links = PyBytes_FromStringAndSize(NULL, 0), *chunk = links != NULL ? PyTuple_Pack(2, links, content) : NULL;
     if (chunk == NULL || PyDict_SetItem(chunks, digest, chunk) < 0)
         Py_CLEAR(digest);
+    Py_XDECREF(links);
     Py_XDECREF(chunk);
     return digest;
 }
@@ -1043,9 +1044,10 @@ finish:
 
 typedef struct {
     State *state;
-    PyObject *alone, *batch, *chunks, *key, *nothing;
+    PyObject *alone, *known, *chunks, *key, *nothing;
+    PyObject *batch; /* of `chunks`: NULL until something needs it */
     PyObject *packb, *hook, *within, *options, *classes, *headers, *counts; /* of `Codec.how` */
-    PyObject *place, *task_id, *task_path, *indexes, *type, *begun, *wrap;
+    PyObject *place, *task_id, *task_path, *indexes, *type, *begun, *wrap, *batches;
 } Encoding;
 
 /* Whether this is how a codec encodes, which is taken apart. */
@@ -1186,7 +1188,9 @@ encode_write(Encoding *how, PyObject *channel, PyObject *value, PyObject **pair,
     Py_CLEAR(*source);
     if (found == FAILED)
         return FAILED;
-    PyObject *path = PyUnicode_FromFormat("write %U", channel);
+    if (how->batch == NULL)
+        how->batch = PyObject_CallFunctionObjArgs(how->batches, how->known, how->chunks, NULL);
+    PyObject *path = how->batch != NULL ? PyUnicode_FromFormat("write %U", channel) : NULL;
     PyObject *arguments[] = {value, path, how->batch};
     PyObject *made = path != NULL ? PyObject_Vectorcall(how->alone, arguments, 3, NULL) : NULL;
     Py_XDECREF(path);
@@ -1257,11 +1261,11 @@ add_write(Encoding *how, PyObject *write, Py_ssize_t at, PyObject *rows, PyObjec
     return failed ? -1 : known != NULL;
 }
 
-PyDoc_STRVAR(writes_doc, "writes(place, writes, task_id, task_path, encoder, batch, chunks, key, codec, how)\n--\n\n"
-"The rows of what a task wrote, the sources of its values, and whether it wrote to a channel that has a place of its own;\n"
-"chunks go to `chunks`, which are those of `batch`. `encoder` is `Encoder.alone`, `key` that of the names of items, `codec` is\n"
-"`Codec.how`, `how` those places, the type of rows, None where rows are not bound to their places here, and what binds long\n"
-"ones. None where something is not of the usual kind.");
+PyDoc_STRVAR(writes_doc, "writes(place, writes, task_id, task_path, encoder, known, chunks, key, codec, how)\n--\n\n"
+"The rows of what a task wrote, the sources of its values, whether it wrote to a channel that has a place of its own, and the\n"
+"batch of its chunks, None where they are all in `chunks`. `encoder` is `Encoder.alone`, `known` the digests that are stored,\n"
+"`key` that of the names of items, `codec` is `Codec.how`, `how` those places, the type of rows, None where rows are not\n"
+"bound to their places here, what binds long ones, and the type of batches. None where something is not of the usual kind.");
 
 static PyObject *
 writes(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -1269,15 +1273,16 @@ writes(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Encoding how = {state_of(module)};
     PyObject **parts[7] = {&how.packb, &how.hook, &how.within, &how.options, &how.classes, &how.headers, &how.counts};
     if (count != 10 || !PyTuple_Check(args[0]) || PyTuple_GET_SIZE(args[0]) != 3 || !PyDict_CheckExact(args[6]) ||
-        !is_key(args[7]) || !take_codec(args[8], parts) || !PyTuple_CheckExact(args[9]) || PyTuple_GET_SIZE(args[9]) != 4 ||
+        !is_key(args[7]) || !take_codec(args[8], parts) || !PyTuple_CheckExact(args[9]) || PyTuple_GET_SIZE(args[9]) != 5 ||
         !PyDict_CheckExact(PyTuple_GET_ITEM(args[9], 0))) {
         PyErr_SetString(PyExc_TypeError, "writes() takes a place, a list, and how to make rows");
         return NULL;
     }
     how.place = args[0], how.task_id = args[2], how.task_path = args[3];
-    how.alone = args[4], how.batch = args[5], how.chunks = args[6], how.key = args[7];
+    how.alone = args[4], how.known = args[5], how.chunks = args[6], how.key = args[7];
     how.indexes = PyTuple_GET_ITEM(args[9], 0), how.type = PyTuple_GET_ITEM(args[9], 1);
     how.begun = PyTuple_GET_ITEM(args[9], 2), how.wrap = PyTuple_GET_ITEM(args[9], 3);
+    how.batches = PyTuple_GET_ITEM(args[9], 4);
     int is_plain = PyList_CheckExact(args[1]) || Py_TYPE(args[1]) == (PyTypeObject *)how.state->deque_type;
     if (!is_plain || !is_ascii(args[2]) || !PyUnicode_GET_LENGTH(args[2]) || !is_ascii(args[3]) ||
         PyTuple_GET_ITEM(args[0], 2) == Py_None)
@@ -1291,11 +1296,12 @@ writes(PyObject *module, PyObject *const *args, Py_ssize_t count)
         special |= found > 0;
     }
     if (done)
-        made = PyTuple_Pack(3, rows, sources, special ? Py_True : Py_False);
+        made = PyTuple_Pack(4, rows, sources, special ? Py_True : Py_False, how.batch != NULL ? how.batch : Py_None);
     Py_XDECREF(list);
     Py_XDECREF(rows);
     Py_XDECREF(sources);
     Py_XDECREF(how.nothing);
+    Py_XDECREF(how.batch);
     return made != NULL ? made : unusual();
 }
 

@@ -41,8 +41,10 @@ class Batch:
 
     __slots__ = ("chunks", "known", "moved", "nodes", "plain")
 
-    def __init__(self, known: Collection[bytes] = (), plain: Collection[bytes] = ()) -> None:
-        self.chunks: Chunks = {}
+    def __init__(
+        self, known: Collection[bytes] = (), chunks: Chunks | None = None, plain: Collection[bytes] = ()
+    ) -> None:
+        self.chunks: Chunks = {} if chunks is None else chunks
         # Those of them that are no items: packs, other nodes and roots.
         self.nodes: set[bytes] = set()
         self.moved: Chunks = {}

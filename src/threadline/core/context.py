@@ -20,7 +20,7 @@ from ..base.bounded_cache import BoundedCache
 from ..base.checkpoint import WRITES_IDX_MAP
 from ..base.hashing import blake2b
 from ..chunks.digest import Digesters
-from ..chunks.encode import Encoder
+from ..chunks.encode import Batch, Encoder
 from ..chunks.read import Reader
 from ..codec.codec import OPTIONS, Codec
 from ..codec.envelope import Envelope
@@ -220,7 +220,7 @@ class Tools:
         made_by = ormsgpack.packb, OPTIONS, searchable, self.indexed, self.envelope.begun, self.envelope.wrap_row
         self.how = *made_by, CheckpointRow, Draft, NONE
         # The same for the rows of writes.
-        self.how_writes = WRITES_IDX_MAP, WriteRow, self.envelope.begun, self.envelope.wrap_row
+        self.how_writes = WRITES_IDX_MAP, WriteRow, self.envelope.begun, self.envelope.wrap_row, Batch
         self.digesters = Digesters()
         self.is_in_memory = is_in_memory
         # Records of such a store hold plain values as they are: nothing can alter them but this process.

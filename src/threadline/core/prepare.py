@@ -17,7 +17,7 @@ import ormsgpack
 from ..base.checkpoint import INTERRUPT, WRITES_IDX_MAP, get_checkpoint_metadata
 from ..base.namespaces import ROOT
 from ..base.native import native
-from ..chunks.encode import Batch, Encoder, Source
+from ..chunks.encode import Batch, Chunks, Encoder, Source
 from ..chunks.refs import Pair
 from ..codec.allowed import registry
 from ..errors import InvalidRequest
@@ -43,6 +43,9 @@ LARGE_CHECKPOINT_BYTES = 10_000_000
 # Puts that begin a line of their own on purpose, and so are never fenced.
 _OWN_LINES = ("fork", "update")
 _NOTHING: Mapping[str, Source] = {}
+# The rows of what a task wrote, what their values can be made from again, whether one is special, and the batch of
+# their chunks where it took one to encode them.
+_Written: TypeAlias = tuple[list[WriteRow], list[Source], bool, Batch | None]
 _new, packb = tuple.__new__, ormsgpack.packb
 
 
@@ -319,8 +322,10 @@ def prepare_writes(
         check_writes(writes, task_id, task_path)
         raise InvalidRequest("put_writes needs a config with a checkpoint_id: the one that put() returned")
     known = tools.known.of(place.thread_id)
-    encoder, batch = tools.sole_encoder or tools.encoder(known), Batch(known.digests if known is not None else ())
-    found = _rows_of_writes(tools, encoder, place, writes, task_id, task_path, batch) if are_final else None
+    encoder, digests = tools.sole_encoder or tools.encoder(known), known.digests if known is not None else ()
+    chunks: Chunks = {}
+    found = _rows_of_writes(tools, encoder, place, writes, task_id, task_path, digests, chunks) if are_final else None
+    batch = (found and found[3]) or Batch(digests, chunks if found else None)
     prepared = prepared_writes(tools, encoder, place, known, batch, found)
     if found is None:
         _encode_writes(prepared, check_writes(writes, task_id, task_path), text_id(task_id, "task_id"), task_path)
@@ -335,12 +340,12 @@ def prepared_writes(
     place: Place,
     known: Known | None,
     batch: Batch,
-    found: tuple[list[WriteRow], list[Source], bool] | None,
+    found: _Written | None,
 ) -> PreparedWrites:
     """Writes that `native.writes` encoded, or that are still to be."""
     prepared = PreparedWrites(place, known, encoder, batch)
     if found is not None:
-        prepared.writes, prepared.sources, prepared.is_special = found
+        prepared.writes, prepared.sources, prepared.is_special, _ = found
         prepared.are_bound = tools.envelope.begun is not None
         _note_question(tools, prepared)
     assert place.checkpoint_id is not None
@@ -359,19 +364,23 @@ def _note_question(tools: Tools, prepared: PreparedWrites) -> None:
 
 
 def _rows_of_writes(
-    tools: Tools, encoder: Encoder, place: Place, writes: Any, task_id: Any, task_path: Any, batch: Batch
-) -> tuple[list[WriteRow], list[Source], bool] | None:
-    """The rows of what a task wrote, what their values can be made from again, and whether one is special.
-
-    By the native module, which checks what it is given; None where that is not usual. Its chunks go to the batch.
-    """
+    tools: Tools,
+    encoder: Encoder,
+    place: Place,
+    writes: Any,
+    task_id: Any,
+    task_path: Any,
+    digests: Collection[bytes],
+    chunks: Chunks,
+) -> _Written | None:
+    """What a task wrote, by the native module, which checks what it is given; None where that is not usual."""
     codec = encoder.codec
     if codec.foreign is not None or native is None:
         return None
     if codec.generation != registry.generation:
         codec.refresh()
-    key, how = encoder.digester.key, tools.how_writes
-    found = native.writes(place, writes, task_id, task_path, encoder.alone, batch, batch.chunks, key, codec.how, how)
+    how = encoder.digester.key, codec.how, tools.how_writes
+    found = native.writes(place, writes, task_id, task_path, encoder.alone, digests, chunks, *how)
     return found  # type: ignore[no-any-return]
 
 

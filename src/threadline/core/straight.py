@@ -12,7 +12,7 @@ from typing import Any
 
 from ..base.checkpoint import Config, config_of
 from ..base.native import native
-from ..chunks.encode import Batch, Source
+from ..chunks.encode import Batch, Chunks, Source
 from ..codec.allowed import registry
 from ..errors import Conflict
 from ..ports.checkpoints import Change, Stamp, Witness
@@ -130,20 +130,22 @@ def put_writes_straight(
     known = tools.known.of(place[0]) if place is not None else None
     if place is None or known is None or put is None or encoder is None or tools.refused or tools.leases:
         return put_now(tools, engine, prepare_writes(tools, config, writes, task_id, task_path), now)
-    batch, codec = Batch(known.digests), encoder.codec
+    codec, digests, found = encoder.codec, known.digests, None
     if codec.generation != registry.generation:
         codec.refresh()
-    chunks, how = batch.chunks, (encoder.digester.key, codec.how, tools.how_writes)
-    found = None
+    chunks: Chunks = {}
     if codec.foreign is None:
-        found = native.writes(place, writes, task_id, task_path, encoder.alone, batch, chunks, *how)  # type: ignore[union-attr]
+        to = digests, chunks, encoder.digester.key, codec.how, tools.how_writes
+        found = native.writes(place, writes, task_id, task_path, encoder.alone, *to)  # type: ignore[union-attr]
     if found is None:
         return put_now(tools, engine, prepare_writes(tools, config, writes, task_id, task_path), now)
     change = object.__new__(Change)
-    change.thread_id, change.now, change.writes, change.stamp = place[0], now, found[0], known.stamp
-    if not chunks.keys() <= known.digests:
-        change.chunks = chunk_rows(tools, 0, chunks, known.digests)
+    rows, _, is_special, batch = found
+    change.thread_id, change.now, change.writes, change.stamp = place[0], now, rows, known.stamp
+    if chunks and not chunks.keys() <= digests:
+        change.chunks = chunk_rows(tools, 0, chunks, digests)
     change.witnesses = known.witnesses  # after the chunks were chosen
-    if found[2] or batch.moved or put(change) is None:
+    if is_special or (batch is not None and batch.moved) or put(change) is None:
+        batch = batch or Batch(digests, chunks)
         return put_now(tools, engine, prepared_writes(tools, encoder, place, known, batch, found), now)
     return None

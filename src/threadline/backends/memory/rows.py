@@ -52,15 +52,16 @@ class ThreadRows:
     def add_writes(self, serial: int, writes: Sequence[WriteRow]) -> None:
         """Those of one checkpoint are added in one step of the interpreter: an interrupt leaves all of them or none."""
         while writes:
-            place = writes[0][:2]
+            namespace, checkpoint_id = place = writes[0][:2]
             self.written[serial].add(place)
-            held, others = self.writes[serial, place[0], place[1]], []
+            held, others = self.writes[serial, namespace, checkpoint_id], []
             new: dict[tuple[str, int], WriteRow] = {}
             for write in writes:
-                key = write[2:4]
-                if write[:2] != place:
+                if write[1] != checkpoint_id or write[0] != namespace:
                     others.append(write)
-                elif write[9] or (key not in new and key not in held):
+                    continue
+                key = write[2:4]
+                if write[9] or (key not in new and key not in held):
                     new[key] = write
             held.update(new)
             writes = others
