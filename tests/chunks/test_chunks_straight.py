@@ -335,6 +335,12 @@ def test_a_checkpoint_is_checked_alike(both, monkeypatch, wrong):
         (deque([("a",)]), "task", ""),
         (deque(), "task", ""),
         ([("__interrupt__", ["asked"]), ("__resume__", 1), ("__scheduled__", None)], "task", "~"),
+        ([(f"channel {at}", at) for at in range(300)], "task", "~"),
+        ([("a", "x" * size) for size in (100, 127, 128, 300)], "task", "~"),
+        ([("a" * 31, 1), ("a" * 32, 2), ("a" * 255, 3), ("a" * 256, 4)], "t" * 255, "~" * 256),
+        ([("a" * 990, 1)], "task", ""),
+        ([("a", 1)], "t" * 500, "~" * 500),
+        ([("a", 1)], "t" * 70_000, ""),
     ],
 )
 def test_writes_are_understood_alike(both, monkeypatch, writes, task_id, task_path):
@@ -344,6 +350,20 @@ def test_writes_are_understood_alike(both, monkeypatch, writes, task_id, task_pa
     for _ in range(2):
         in_turns(both, monkeypatch, lambda saver: saver.put_writes(config, writes, task_id, task_path))
     assert stored(both[0]) == stored(both[1])
+
+
+@pytest.mark.parametrize("lengths", [(31, 32), (255, 256), (480, 480), (490, 490), (1000, 1), (1, 1100)])
+def test_long_ids_are_bound_alike(both, monkeypatch, lengths):
+    """What a row is bound to has a bound of its own where it is made natively."""
+    thread_id, namespace = "t" * lengths[0], "n" * lengths[1]
+    config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
+    for number in (1, 2):
+        given = checkpoint(number, {"a": ["x" * 200] * 3}, {"a": number})
+        config = in_turns(
+            both, monkeypatch, lambda saver, config=config, g=given: saver.put(config, g, {"step": 1}, {"a": 1})
+        )
+        in_turns(both, monkeypatch, lambda saver, config=config: saver.put_writes(config, [("a", 1)], "task"))
+    assert stored(both[0], thread_id) == stored(both[1], thread_id)
 
 
 def test_many_channels_make_the_same_row(both, monkeypatch):

@@ -21,6 +21,9 @@
 #define LONGEST_INDEXED 512
 #define WORTH_COMPRESSING 2000
 #define CHECK_BYTES 8
+/* Of a place, before its links; what is longer is for the careful way. Of these, the headers behind a text. */
+#define MOST_BOUND_BYTES 1024
+#define BOUND_HEADERS 16
 #define DIGEST_BYTES 16
 #define INLINE_BYTES 128
 #define LARGE_ITEM_BYTES (32 * 1024)
@@ -192,68 +195,137 @@ may_hold_bytes(const char *packed, Py_ssize_t size)
     return bytes_are_within((const unsigned char *)packed, (size_t)size);
 }
 
-/* The checksum that binds a row's bytes to a place, as codec/envelope.py has it. */
-static void
-check_of(PyObject *place, const char *content, Py_ssize_t size, unsigned char *check)
+/* -- rows, bound to their places */
+
+/* Some bytes, borrowed. */
+typedef struct {
+    const char *at;
+    size_t size;
+} Span;
+
+static Span
+span_of(PyObject *bytes, Py_ssize_t from)
 {
-    Hash hash;
-    hash_begin(&hash, CHECK_BYTES, "row", NULL, 0);
-    hash_part(&hash, PyBytes_AS_STRING(place), (size_t)PyBytes_GET_SIZE(place));
-    hash_part(&hash, content, (size_t)size);
-    hash_end(&hash, check, CHECK_BYTES);
+    return (Span){PyBytes_AS_STRING(bytes) + from, (size_t)(PyBytes_GET_SIZE(bytes) - from)};
 }
 
+/* Two parts and so many bytes more, which are for the caller to fill. */
 static PyObject *
-joined(const char *head, Py_ssize_t length, PyObject *first, Py_ssize_t from, PyObject *second)
+joined(Span first, Span second, size_t more)
 {
-    Py_ssize_t front = first != NULL ? PyBytes_GET_SIZE(first) - from : 0;
-    Py_ssize_t back = second != NULL ? PyBytes_GET_SIZE(second) : 0;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, length + front + back);
-    if (made == NULL)
-        return NULL;
-    char *into = PyBytes_AS_STRING(made);
-    memcpy(into, head, (size_t)length);
-    if (front)
-        memcpy(into + length, PyBytes_AS_STRING(first) + from, (size_t)front);
-    if (back)
-        memcpy(into + length + front, PyBytes_AS_STRING(second), (size_t)back);
+    PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(first.size + second.size + more));
+    if (made != NULL) {
+        memcpy(PyBytes_AS_STRING(made), first.at, first.size);
+        memcpy(PyBytes_AS_STRING(made) + first.size, second.at, second.size);
+    }
     return made;
 }
 
-/* A row's bytes as they are stored, bound to a place: as `Envelope.wrap_row` has it, which `wrap` is. It takes the
- * references of both. */
-static PyObject *
-wrapped(PyObject *content, PyObject *place, PyObject *begun, PyObject *wrap, PyObject **form)
+/* What a row is bound to, packed as ormsgpack packs a list of it: texts and a small number, and behind them the links. */
+typedef struct {
+    Span links;
+    size_t size;
+    int is_whole;
+    char bytes[MOST_BOUND_BYTES];
+} Binding;
+
+static const Span no_bytes = {"", 0};
+
+/* Begin with what is packed already. */
+static void
+bind_first(Binding *to, const char *packed, size_t size)
 {
+    to->links = no_bytes;
+    to->is_whole = 1;
+    to->size = size;
+    memcpy(to->bytes, packed, size);
+}
+
+/* The header of so many bytes: in one byte if they are fewer than `limit`, else behind the first of three kinds. */
+static void
+bind_header(Binding *to, int few, size_t limit, int kind, size_t size)
+{
+    int width = size < limit ? 0 : size < 256 ? 1 : size < 65536 ? 2 : 4;
+    to->bytes[to->size++] = (char)(width ? kind + (width == 1 ? 0 : width == 2 ? 1 : 2) : few | (int)size);
+    while (width--)
+        to->bytes[to->size++] = (char)(size >> (8 * width));
+}
+
+/* A text, or None where there is none. It is not whole any more where that is too long, or not ASCII. */
+static void
+bind_text(Binding *to, PyObject *text)
+{
+    size_t size = is_ascii(text) ? (size_t)PyUnicode_GET_LENGTH(text) : 0;
+    if ((text != Py_None && !is_ascii(text)) || to->size + size + BOUND_HEADERS > MOST_BOUND_BYTES) {
+        to->is_whole = 0;
+    } else if (text == Py_None) {
+        to->bytes[to->size++] = (char)0xC0;
+    } else {
+        bind_header(to, 0xA0, 32, 0xD9, size);
+        memcpy(to->bytes + to->size, PyUnicode_1BYTE_DATA(text), size);
+        to->size += size;
+    }
+}
+
+/* A number from -32 to 65,535. */
+static void
+bind_number(Binding *to, Py_ssize_t number)
+{
+    if (number > 127)
+        to->bytes[to->size++] = (char)(number < 256 ? 0xCC : 0xCD);
+    if (number > 255)
+        to->bytes[to->size++] = (char)(number >> 8);
+    to->bytes[to->size++] = (char)number;
+    to->is_whole = to->is_whole && number >= -32 && number < 65536;
+}
+
+static void
+bind_links(Binding *to, PyObject *links)
+{
+    to->links = span_of(links, 0);
+    bind_header(to, 0, 0, 0xC4, to->links.size);
+}
+
+/* The checksum that binds a row's bytes to a place, as codec/envelope.py has it. */
+static void
+check_of(Span place, Span links, Span content, unsigned char *check)
+{
+    Hash hash;
+    hash_begin(&hash, CHECK_BYTES, "row", NULL, 0);
+    hash_part(&hash, place.at, place.size);
+    hash_part(&hash, links.at, links.size);
+    hash_part(&hash, content.at, content.size);
+    hash_end(&hash, check, CHECK_BYTES);
+}
+
+/* A row's bytes, in two parts, as they are stored, bound to a place: as `Envelope.wrap_row` has it, which `wrap` is. */
+static PyObject *
+wrapped(Span head, Span content, Binding *to, PyObject *begun, PyObject *wrap, PyObject **form)
+{
+    size_t size = head.size + content.size;
     PyObject *stored = NULL;
     *form = NULL;
-    if (content == NULL || place == NULL)
-        goto finish;
-    if (begun != Py_None && PyBytes_GET_SIZE(content) < WORTH_COMPRESSING) {
-        Py_ssize_t size = PyBytes_GET_SIZE(content);
-        stored = PyBytes_FromStringAndSize(NULL, size + CHECK_BYTES);
+    if (begun != Py_None && size < WORTH_COMPRESSING) {
+        stored = joined(head, content, CHECK_BYTES);
         if (stored != NULL) {
             char *into = PyBytes_AS_STRING(stored);
-            memcpy(into, PyBytes_AS_STRING(content), (size_t)size);
-            check_of(place, into, size, (unsigned char *)into + size);
+            check_of((Span){to->bytes, to->size}, to->links, (Span){into, size}, (unsigned char *)into + size);
+            *form = PyLong_FromLong(0);
         }
-        *form = PyLong_FromLong(0);
-    } else {
-        PyObject *arguments[] = {content, place};
-        PyObject *made = PyObject_Vectorcall(wrap, arguments, 2, NULL);
-        if (made != NULL && PyTuple_CheckExact(made) && PyTuple_GET_SIZE(made) == 2) {
-            *form = Py_NewRef(PyTuple_GET_ITEM(made, 0));
-            stored = Py_NewRef(PyTuple_GET_ITEM(made, 1));
-        } else if (made != NULL) {
-            PyErr_SetString(PyExc_TypeError, "an envelope gave no form and bytes");
-        }
-        Py_XDECREF(made);
+        return stored;
     }
-finish:
-    Py_XDECREF(content);
-    Py_XDECREF(place);
-    if (stored == NULL)
-        Py_CLEAR(*form);
+    PyObject *arguments[] = {joined(head, content, 0), joined((Span){to->bytes, to->size}, to->links, 0)}, *made = NULL;
+    if (arguments[0] != NULL && arguments[1] != NULL)
+        made = PyObject_Vectorcall(wrap, arguments, 2, NULL);
+    if (made != NULL && PyTuple_CheckExact(made) && PyTuple_GET_SIZE(made) == 2) {
+        *form = Py_NewRef(PyTuple_GET_ITEM(made, 0));
+        stored = Py_NewRef(PyTuple_GET_ITEM(made, 1));
+    } else if (made != NULL) {
+        PyErr_SetString(PyExc_TypeError, "an envelope gave no form and bytes");
+    }
+    Py_XDECREF(arguments[0]);
+    Py_XDECREF(arguments[1]);
+    Py_XDECREF(made);
     return stored;
 }
 
@@ -461,7 +533,7 @@ draft_of(PyObject *head, PyObject *merged, PyObject *packb, PyObject *options, P
         if (described != NULL && PyBytes_GET_SIZE(encoded) > 1 &&
             !may_hold_bytes(PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded)) &&
             !may_hold_bytes(PyBytes_AS_STRING(described), PyBytes_GET_SIZE(described))) {
-            PyObject *parts[3] = {joined("", 0, encoded, 1, NULL), Py_NewRef(described), Py_NewRef(merged)};
+            PyObject *parts[3] = {joined((Span){"\x96", 1}, span_of(encoded, 1), 0), Py_NewRef(described), Py_NewRef(merged)};
             made = make_named(type, parts, 3);
         } else if (described == NULL) {
             is_for_careful_way();
@@ -562,7 +634,8 @@ typedef struct {
 static PyObject *
 make_row(State *state, Rowing *of)
 {
-    PyObject *made = NULL, *channels = NULL, *packed = NULL, *bound = NULL, *to = NULL, *form, *stored, *form_of, *said;
+    PyObject *made = NULL, *channels = NULL, *packed = NULL, *form, *stored, *form_of, *said;
+    Binding to;
     PyObject *step = column_of(of->metadata, state->names[N_STEP], 0);
     PyObject *source = column_of(of->metadata, state->names[N_SOURCE], 1);
     PyObject *run_id = column_of(of->metadata, state->names[N_RUN_ID], 1), *links = links_of(of->pairs);
@@ -575,20 +648,21 @@ make_row(State *state, Rowing *of)
             PyErr_Clear(); /* names and versions that msgpack cannot say */
         goto finish;
     }
-    PyObject *where[] = {
-        Py_NewRef(PyTuple_GET_ITEM(of->place, 0)), Py_NewRef(PyTuple_GET_ITEM(of->place, 1)), Py_NewRef(of->id),
-        Py_NewRef(PyTuple_GET_ITEM(of->place, 2)), Py_NewRef(links),
-    };
-    to = make_list(where, 5);
-    bound = to != NULL ? pack(of->packb, to, NULL, NULL) : NULL;
-    if (bound == NULL)
+    /* The list of "document", the place, the parent and the links. */
+    bind_first(&to, "\x96\xa8" "document", 10);
+    bind_text(&to, PyTuple_GET_ITEM(of->place, 0));
+    bind_text(&to, PyTuple_GET_ITEM(of->place, 1));
+    bind_text(&to, of->id);
+    bind_text(&to, PyTuple_GET_ITEM(of->place, 2));
+    bind_links(&to, links);
+    if (!to.is_whole)
         goto finish;
-    stored = wrapped(joined("\x96", 1, of->head, 0, packed), joined("\x96\xa8" "document", 10, bound, 1, NULL),
-                     of->begun, of->wrap, &form);
+    stored = wrapped(span_of(of->head, 0), span_of(packed, 0), &to, of->begun, of->wrap, &form);
     said = form_of = NULL;
-    if (stored != NULL) /* else its error stands, and nothing may run */
-        said = wrapped(Py_NewRef(of->described), joined("\x96\xa8" "metadata", 10, bound, 1, NULL), of->begun,
-                       of->wrap, &form_of);
+    if (stored != NULL) { /* else its error stands, and nothing may run */
+        memcpy(to.bytes + 2, "metadata", 8);
+        said = wrapped(span_of(of->described, 0), no_bytes, &to, of->begun, of->wrap, &form_of);
+    }
     PyObject *parts[13] = {
         Py_NewRef(PyTuple_GET_ITEM(of->place, 1)), Py_NewRef(of->id), Py_NewRef(PyTuple_GET_ITEM(of->place, 2)), links,
         form, stored, form_of, said, step, source, run_id, Py_NewRef(of->now), Py_NewRef(of->searched),
@@ -602,8 +676,6 @@ finish:
     Py_XDECREF(links);
     Py_XDECREF(channels);
     Py_XDECREF(packed);
-    Py_XDECREF(to);
-    Py_XDECREF(bound);
     return made;
 }
 
@@ -648,7 +720,7 @@ checked(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (packed == NULL)
         return is_for_careful_way() ? unusual() : NULL;
     unsigned char check[CHECK_BYTES];
-    check_of(packed, PyBytes_AS_STRING(stored), size, check);
+    check_of(span_of(packed, 0), no_bytes, (Span){PyBytes_AS_STRING(stored), (size_t)size}, check);
     Py_DECREF(packed);
     if (memcmp(check, PyBytes_AS_STRING(stored) + size, CHECK_BYTES) == 0)
         content = PyBytes_FromStringAndSize(PyBytes_AS_STRING(stored), size);
@@ -1219,38 +1291,55 @@ are_pairs(PyObject *writes)
 }
 
 /* What a row of a write is bound to, as `write_place` in core/rows.py has it. */
-static PyObject *
-place_of_write(Encoding *how, PyObject *index, PyObject *channel, PyObject *links)
+static void
+bind_write(Encoding *how, Binding *to, Py_ssize_t index, PyObject *channel, PyObject *links)
 {
-    PyObject *parts[9] = {
-        Py_NewRef(how->state->names[N_WRITE]), Py_NewRef(PyTuple_GET_ITEM(how->place, 0)),
-        Py_NewRef(PyTuple_GET_ITEM(how->place, 1)), Py_NewRef(PyTuple_GET_ITEM(how->place, 2)), Py_NewRef(how->task_id),
-        Py_XNewRef(index), Py_NewRef(how->task_path), Py_NewRef(channel), Py_NewRef(links),
-    };
-    PyObject *to = make_list(parts, 9), *packed = to != NULL ? pack(how->packb, to, NULL, NULL) : NULL;
-    Py_XDECREF(to);
-    return packed;
+    bind_first(to, "\x99\xa5" "write", 7);
+    for (Py_ssize_t at = 0; at < 3; at++)
+        bind_text(to, PyTuple_GET_ITEM(how->place, at));
+    bind_text(to, how->task_id);
+    bind_number(to, index);
+    bind_text(to, how->task_path);
+    bind_text(to, channel);
+    bind_links(to, links);
+}
+
+/* The bytes of a reference as they are stored, bound to the place of a write. */
+static PyObject *
+wrapped_write(Encoding *how, Binding *to, PyObject *ref, PyObject **form)
+{
+    if (how->begun == Py_None || !PyBytes_CheckExact(ref) || PyBytes_GET_SIZE(ref) > 255) {
+        PyObject *packed = pack(how->packb, ref, NULL, NULL), *stored = packed;
+        *form = packed != NULL ? PyLong_FromLong(0) : NULL;
+        if (packed != NULL && how->begun != Py_None) {
+            Py_CLEAR(*form);
+            stored = wrapped(span_of(packed, 0), no_bytes, to, how->begun, how->wrap, form);
+            Py_DECREF(packed);
+        }
+        return stored;
+    }
+    char header[2] = {(char)0xC4, (char)PyBytes_GET_SIZE(ref)};
+    return wrapped((Span){header, 2}, span_of(ref, 0), to, how->begun, how->wrap, form);
 }
 
 /* Encode a write and add its row and its source; whether its channel is a special one. */
 static int
 add_write(Encoding *how, PyObject *write, Py_ssize_t at, PyObject *rows, PyObject *sources)
 {
-    PyObject *channel = PyTuple_GET_ITEM(write, 0), *pair, *source;
+    PyObject *channel = PyTuple_GET_ITEM(write, 0), *pair, *source, *form, *stored;
     PyObject *known = PyDict_GetItemWithError(how->indexes, channel); /* borrowed */
-    if ((known == NULL && PyErr_Occurred()) || encode_write(how, channel, PyTuple_GET_ITEM(write, 1), &pair, &source) != USUAL)
+    Py_ssize_t index = known != NULL ? PyLong_AsSsize_t(known) : at;
+    if (PyErr_Occurred() || encode_write(how, channel, PyTuple_GET_ITEM(write, 1), &pair, &source) != USUAL)
         return -1;
-    PyObject *index = known != NULL ? Py_NewRef(known) : PyLong_FromSsize_t(at), *links = PyTuple_GET_ITEM(pair, 0), *form;
-    PyObject *packed = pack(how->packb, PyTuple_GET_ITEM(pair, 1), NULL, NULL);
-    if (packed != NULL && how->begun != Py_None) {
-        PyObject *to = place_of_write(how, index, channel, links);
-        packed = wrapped(packed, to, how->begun, how->wrap, &form);
-    } else {
-        form = PyLong_FromLong(0);
-    }
+    PyObject *links = PyTuple_GET_ITEM(pair, 0);
+    Binding to;
+    bind_write(how, &to, index, channel, links);
+    form = stored = NULL;
+    if (to.is_whole)
+        stored = wrapped_write(how, &to, PyTuple_GET_ITEM(pair, 1), &form);
     PyObject *parts[10] = {
         Py_NewRef(PyTuple_GET_ITEM(how->place, 1)), Py_NewRef(PyTuple_GET_ITEM(how->place, 2)), Py_NewRef(how->task_id),
-        index, Py_NewRef(how->task_path), Py_NewRef(channel), Py_NewRef(links), form, packed,
+        PyLong_FromSsize_t(index), Py_NewRef(how->task_path), Py_NewRef(channel), Py_NewRef(links), form, stored,
         Py_NewRef(known != NULL ? Py_True : Py_False),
     };
     PyObject *made = make_named(how->type, parts, 10);
@@ -1459,7 +1548,7 @@ grown(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (into.ends == NULL || into.pairs == NULL ||
         add_items(&into, heads, had, sizes, at, PyBytes_GET_SIZE(body), args[7]) != USUAL)
         goto finish;
-    states_packed = joined("", 0, packed, start, NULL);
+    states_packed = joined(span_of(packed, start), no_bytes, 0);
     if (states_packed != NULL)
         made = Py_BuildValue("OOOOOnO", heads, states_packed, into.ends, into.pairs, into.links, into.length, into.fresh);
 finish:

@@ -153,8 +153,8 @@ def draft(checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], codec: Cod
         is_plain = False
     if not is_plain:
         encoded, described = codec.encode_natively(head, "checkpoint"), codec.encode_natively(metadata, "metadata")
-    # Without its header: the channels follow as the sixth entry.
-    return tuple.__new__(Draft, (encoded[1:], described, metadata))
+    # The beginning of a list of six: the channels follow as the last entry.
+    return tuple.__new__(Draft, (b"\x96" + encoded[1:], described, metadata))
 
 
 def write_row(
@@ -201,7 +201,7 @@ def _row_of_parts(
     wrap = tools.envelope.wrap_row
     # As `checkpoint_place` has it, for both parts.
     bound_to = packb([thread_id, namespace, checkpoint_id, parent, links])[1:]
-    form, stored = wrap(b"\x96" + head + packed, b"\x96\xa8document" + bound_to)
+    form, stored = wrap(head + packed, b"\x96\xa8document" + bound_to)
     metadata_form, described = wrap(described, b"\x96\xa8metadata" + bound_to)
     step, source, run_id = metadata.get("step"), metadata.get("source"), metadata.get("run_id")
     row = (
