@@ -440,9 +440,12 @@ said_by(State *state, PyObject *config)
         return said;
     PyObject *maps = PyObject_GetAttr(said, state->names[N_MAPS]), *merged = maps != NULL ? PyDict_New() : NULL;
     int is_plain = merged != NULL && PyList_CheckExact(maps);
-    for (Py_ssize_t at = is_plain ? PyList_GET_SIZE(maps) : 0; is_plain && at > 0; at--)
-        is_plain = PyDict_CheckExact(PyList_GET_ITEM(maps, at - 1)) &&
-                   PyDict_Update(merged, PyList_GET_ITEM(maps, at - 1)) == 0; /* the first of them counts most */
+    /* The first of them counts most. Keys that compare by Python might change the list. */
+    for (Py_ssize_t at = is_plain ? PyList_GET_SIZE(maps) : 0; is_plain && at > 0; at--) {
+        PyObject *one = at <= PyList_GET_SIZE(maps) ? Py_NewRef(PyList_GET_ITEM(maps, at - 1)) : NULL;
+        is_plain = one != NULL && PyDict_CheckExact(one) && PyDict_Update(merged, one) == 0;
+        Py_XDECREF(one);
+    }
     if (is_plain)
         Py_SETREF(said, Py_NewRef(merged));
     Py_XDECREF(maps);
@@ -462,11 +465,14 @@ merged_metadata(State *state, PyObject *metadata, PyObject *of_config, PyObject 
             found = UNUSUAL;
             continue;
         }
-        /* A dict of the caller's is packed later, after Python has run. */
-        PyObject *held = PyDict_CheckExact(value) ? PyDict_Copy(value) : Py_NewRef(value);
-        if (held == NULL || PyDict_SetItem(merged, key, held) < 0)
+        /* A dict of the caller's is packed later, after Python has run; finalizers may run while it is copied. */
+        PyObject *name = Py_NewRef(key), *given = Py_NewRef(value);
+        PyObject *held = PyDict_CheckExact(given) ? PyDict_Copy(given) : Py_NewRef(given);
+        if (held == NULL || PyDict_SetItem(merged, name, held) < 0)
             found = FAILED;
         Py_XDECREF(held);
+        Py_DECREF(given);
+        Py_DECREF(name);
     }
     if (found == USUAL && of_config != NULL)
         found = add_said(state, merged, of_config);
@@ -1270,9 +1276,11 @@ encode_write(Encoding *how, PyObject *channel, PyObject *value, PyObject **pair,
         *pair = Py_NewRef(PyTuple_GET_ITEM(made, 0));
         *source = Py_NewRef(PyTuple_GET_ITEM(made, 1));
     }
-    if (made != NULL && (*pair == NULL || !PyTuple_CheckExact(*pair) || PyTuple_GET_SIZE(*pair) != 2)) {
+    if (made != NULL && (*pair == NULL || !PyTuple_CheckExact(*pair) || PyTuple_GET_SIZE(*pair) != 2 ||
+                         !PyBytes_CheckExact(PyTuple_GET_ITEM(*pair, 0)))) {
         PyErr_SetString(PyExc_TypeError, "an encoder gave no pair and source");
         Py_CLEAR(*pair);
+        Py_CLEAR(*source);
     }
     Py_XDECREF(made);
     return *pair != NULL ? USUAL : FAILED;
