@@ -21,7 +21,10 @@ def savers(*where, make=threadline.connect, **usual):
 
 
 def hook_usual_puts(monkeypatch, hooked):
-    """Have `hooked(put)` take the place of an engine's own way for usual puts, on engines that are open as well."""
+    """Have `hooked(put)` take the place of an engine's own way for usual puts, on engines that are open as well.
+
+    From an event loop, usual puts go the way of all others meanwhile, by `apply`.
+    """
 
     def get(self):
         put = self.__dict__["put_usual"]
@@ -31,6 +34,7 @@ def hook_usual_puts(monkeypatch, hooked):
     hook = property(get, lambda self, put: self.__dict__.update(put_usual=put))
     for engine in (MemoryEngine, SqliteEngine):
         monkeypatch.setattr(engine, "put_usual", hook, raising=False)
+        monkeypatch.setattr(engine, "aput_usual", property(lambda self: None, lambda self, put: None), raising=False)
 
 
 class Half:

@@ -363,39 +363,57 @@ class Monitor(Repeating):
                 self._on_event(event)
 
 
+class _Put:
+    """A put that has begun and not ended, and the futures of those who wait for its end."""
+
+    __slots__ = ("place", "waiters")
+
+    def __init__(self, place: tuple[asyncio.AbstractEventLoop, str]) -> None:
+        self.place = place
+        self.waiters: list[asyncio.Future[None]] | None = None
+
+
 class UnderWay:
     """Which puts are under way, by event loop and thread of the store; each loop sees its own."""
 
     def __init__(self) -> None:
-        self._ends: dict[tuple[asyncio.AbstractEventLoop, str], set[asyncio.Future[None]]] = {}
+        self._puts: dict[tuple[asyncio.AbstractEventLoop, str], set[_Put]] = {}
 
-    def begin(self, thread_id: str) -> asyncio.Future[None]:
+    def begin(self, thread_id: str) -> _Put:
         """Note that a put begins; what is returned belongs to `end`."""
         import asyncio  # nobody who stays in the sync half loads it
 
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-        self._ends.setdefault((loop, thread_id), set()).add(ended)
-        return ended
+        place = asyncio.get_running_loop(), thread_id
+        put = _Put(place)
+        if (puts := self._puts.get(place)) is None:
+            self._puts[place] = {put}
+        else:
+            puts.add(put)
+        return put
 
-    def end(self, thread_id: str, ended: asyncio.Future[None]) -> None:
+    def end(self, put: _Put) -> None:
         """Note that a put is over, however it ended."""
-        loop = ended.get_loop()
-        ends = self._ends.get((loop, thread_id))
-        if ends is not None:
-            ends.discard(ended)
-            if not ends:
-                self._ends.pop((loop, thread_id), None)
-        # A loop that was closed in the middle of a put has nobody who waits.
-        if not ended.done() and not loop.is_closed():
-            ended.set_result(None)
+        puts = self._puts.get(put.place)
+        if puts is not None:
+            puts.discard(put)
+            if not puts:
+                self._puts.pop(put.place, None)
+        for waiter in put.waiters or ():
+            # A loop that was closed in the middle of a put has nobody who waits.
+            if not waiter.done() and not put.place[0].is_closed():
+                waiter.set_result(None)
 
     async def settle(self, thread_id: str) -> None:
         """Wait for the puts of a thread that this loop has begun; how they ended is their callers' affair."""
-        if not self._ends:
+        if not self._puts:
             return
         import asyncio
 
-        ends = self._ends.get((asyncio.get_running_loop(), thread_id))
-        if ends:
-            await asyncio.wait(tuple(ends))
+        loop = asyncio.get_running_loop()
+        puts = self._puts.get((loop, thread_id))
+        if not puts:
+            return
+        waiters = [loop.create_future() for _ in puts]
+        for put, waiter in zip(puts, waiters, strict=True):
+            put.waiters = [*(put.waiters or ()), waiter]
+        await asyncio.wait(waiters)

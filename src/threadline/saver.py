@@ -24,7 +24,7 @@ from .core.context import Context, Tools
 from .core.get import Read, read_now, read_whole, to_tuple
 from .core.listing import Search, decode_delta_history, delta_history, next_rows, search
 from .core.prepare import PreparedPut, PreparedWrites, prepare_put, prepare_writes
-from .core.put import put_opened
+from .core.put import aput_now, put_opened
 from .core.requests import Place, place_of, text_id, text_ids, text_names
 from .core.rows import log_damage
 from .core.straight import put_straight, put_writes_straight
@@ -76,7 +76,7 @@ class Saver(Maintenance, Moving):
             await self._aopen()
         now = time.time()
         prepared = self._preparing(config, checkpoint, metadata, new_versions, now=now)
-        await self._awrite([prepared], now)
+        await self._aput_now(prepared, now)
         return _config_of(prepared)
 
     def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -91,7 +91,7 @@ class Saver(Maintenance, Moving):
         if not self._tools.is_open:
             await self._aopen()
         prepared = prepare_writes(self._tools, config, writes, task_id, task_path)
-        await self._awrite([prepared], time.time())
+        await self._aput_now(prepared, time.time())
 
     def get_tuple(self, config: Any) -> Any:
         """The checkpoint a config names, or the newest of its thread, decoded; None when there is none."""
@@ -345,12 +345,20 @@ class Saver(Maintenance, Moving):
 
     async def _awrite(self, prepared: Sequence[PreparedPut | PreparedWrites], now: float) -> None:
         """Put; reads of these threads that begin meanwhile wait for it."""
-        begun = [(one.place.thread_id, self._under_way.begin(one.place.thread_id)) for one in prepared]
+        begun = [self._under_way.begin(one.place.thread_id) for one in prepared]
         try:
             await self._engine.awrite(partial(put_opened, self._tools, prepared, now))
         finally:
-            for thread_id, ended in begun:
-                self._under_way.end(thread_id, ended)
+            for put in begun:
+                self._under_way.end(put)
+
+    async def _aput_now(self, one: PreparedPut | PreparedWrites, now: float) -> None:
+        """`_awrite` for one put, which is nearly always of the usual kind."""
+        put = self._under_way.begin(one.place[0])
+        try:
+            await aput_now(self._tools, self._engine, one, now)
+        finally:
+            self._under_way.end(put)
 
     def _preparing(self, *put: Any, now: float) -> PreparedPut:
         return prepare_put(self._tools, *put, now=now, checks_versions=self._tools.checks_versions)

@@ -196,6 +196,7 @@ CHANGES = st.lists(
         st.tuples(st.just("append"), st.lists(ITEMS, min_size=1, max_size=4)),
         st.tuples(st.just("many"), st.integers(1, 40)),
         st.tuples(st.just("drop"), st.integers(1, 3)),
+        st.tuples(st.just("slide"), st.integers(1, 3)),
         st.tuples(st.just("edit"), st.integers(0, 5)),
         st.tuples(st.just("same"), st.none()),
         st.tuples(st.just("copies"), st.none()),
@@ -218,6 +219,8 @@ def test_a_list_in_its_course_becomes_the_same_chunks(changes):
                 state = [*state, *(f"{number} {at} {LONG}" for at in range(what))]
             elif verb == "drop":
                 state = state[what:]
+            elif verb == "slide":
+                state = [*state[what:], *(message(f"{number} {at} {LONG}") for at in range(what))]
             elif verb == "edit" and state:
                 state = [*state]
                 state[what % len(state)] = f"edited {number} {LONG}"
@@ -232,6 +235,43 @@ def test_a_list_in_its_course_becomes_the_same_chunks(changes):
             config = in_turns(savers, monkeypatch, step)
             one, other = map(stored, savers)
             assert one == other
+
+
+def windows(width, drops):
+    """The states of a list that is kept short: each step adds one or two messages and drops what is too much."""
+    state, at = [], 0
+    for step in range(40):
+        added = [message(f"{number} {LONG}") for number in range(at, at + 1 + (step % 5 == 4))]
+        at += len(added)
+        state = [*state, *added][-width:] if step % drops == 0 else [*state, *added]
+        yield state
+
+
+@pytest.mark.parametrize("drops", [1, 3])
+@pytest.mark.parametrize("width", [1, 2, 6, 7, 8, 9, 20, 40])
+def test_a_list_that_is_kept_short_becomes_the_same_chunks(both, monkeypatch, width, drops):
+    config = {"configurable": {"thread_id": "t"}}
+    for number, state in enumerate(windows(width, drops), 1):
+        given, versions = checkpoint(number, {"messages": state}, {"messages": number}), {"messages": number}
+        config = in_turns(
+            both,
+            monkeypatch,
+            lambda saver, config=config, g=given, v=versions: saver.put(config, g, {"step": 1}, v),
+        )
+    assert stored(both[0]) == stored(both[1])
+    assert both[0].get(config)["channel_values"] == {"messages": state}
+
+
+def test_a_window_of_few_messages_is_not_cut_anew(monkeypatch):
+    """What stayed is recognised where it moved to, and only what is new is encoded."""
+    cut, sequence = [], Encoder._sequence
+    monkeypatch.setattr(Encoder, "_sequence", lambda *given: cut.append(given) or sequence(*given))
+    with threadline.connect("memory://") as saver:
+        config = {"configurable": {"thread_id": "t"}}
+        for number, state in enumerate(windows(7, 1), 1):
+            given = checkpoint(number, {"messages": state}, {"messages": number})
+            config = saver.put(config, given, {"step": number}, {"messages": number})
+    assert len(cut) <= 1  # the first, where a class was not met before
 
 
 class Chain(ChainMap):
@@ -469,6 +509,9 @@ def test_nothing_is_leaked():
         given = checkpoint(number, {"a": value, "b": marks, "c": 7}, dict.fromkeys("abc", number))
         there = saver.put(config, given, {"step": number}, dict.fromkeys("abc", number))
         saver.put_writes(there, [("a", value), ("b", marks[0]), ("c", written)], f"task {number}")
+        values = {"a": [*value[1:], message("new")], "b": marks[1:], "c": 7}
+        slid = checkpoint(number + 1000, values, dict.fromkeys("abc", number + 1))
+        saver.put(there, slid, {"step": number + 1}, dict.fromkeys("abc", number + 1))
         saver.delete_thread("t")
 
     for number in range(1, 30):

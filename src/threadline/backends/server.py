@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..base.drive import BlockingClock, LoopClock, run_now
 from ..errors import Closed, ThreadlineError, Unavailable
 from ..ports.checkpoints import Backend
-from ..ports.engine import FindNow, Operation, PutUsual
+from ..ports.engine import Operation, Shortcuts
 from ..ports.rules import GENERATION_SHIFT
 from .layers.layer import Layering
 from .layers.patience import UnhurriedLayer
@@ -57,7 +57,7 @@ _engines: weakref.WeakSet[ServerEngine] = weakref.WeakSet()
 _inherited: list[Any] = []
 
 
-class ServerEngine(ABC):
+class ServerEngine(Shortcuts, ABC):
     """Operations over lent connections: of a pool for all threads and one for each event loop, or given ones.
 
     A subclass calls `start` at the end of its constructor. A *wire* is a connection as its backend uses it: sources
@@ -67,8 +67,6 @@ class ServerEngine(ABC):
     opens_inline = False
     is_in_memory = False
     prefers_batches = True
-    put_usual: PutUsual | None = None
-    find_now: FindNow | None = None
     url = ""
     # What the driver raises when the server, or the way to it, fails.
     driver_errors: tuple[type[Exception], ...] = ()

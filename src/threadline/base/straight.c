@@ -1423,12 +1423,12 @@ take_apart(PyObject *values, PyObject *const *args, PyObject *nothing, PyObject 
     return USUAL;
 }
 
-/* Whether the first headers are those of before. */
+/* Whether the first headers are those of before, from a place on. */
 static int
-begins_with(PyObject *heads, PyObject *before)
+begins_with(PyObject *heads, PyObject *before, Py_ssize_t from)
 {
-    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(before); at++) {
-        PyObject *one = PyList_GET_ITEM(heads, at), *other = PyList_GET_ITEM(before, at);
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(before) - from; at++) {
+        PyObject *one = PyList_GET_ITEM(heads, at), *other = PyList_GET_ITEM(before, from + at);
         if (one == other)
             continue;
         if (!PyBytes_CheckExact(other) || PyBytes_GET_SIZE(one) != PyBytes_GET_SIZE(other) ||
@@ -1466,6 +1466,13 @@ apart(PyObject *states, Py_ssize_t first, PyObject *const *how, const char *adde
     return USUAL;
 }
 
+/* Whether a run of so many items ends with one of this name, as chunks/cutting.py has it. */
+static int
+ends_run(PyObject *digest, Py_ssize_t length)
+{
+    return length >= FEWEST_IN_RUN && (length >= MOST_IN_RUN || !(PyBytes_AS_STRING(digest)[0] & RUN_MASK));
+}
+
 /* The chunks of new items that close no run; the ends and references of all items, and the links of the open run. */
 typedef struct {
     PyObject *fresh, *ends, *pairs, *links;
@@ -1491,9 +1498,7 @@ add_items(Added *into, PyObject *heads, Py_ssize_t first, PyObject *sizes, const
         if (digest == NULL)
             return FAILED;
         at += size;
-        into->length++;
-        int closes = into->length >= FEWEST_IN_RUN &&
-                     (into->length >= MOST_IN_RUN || !(PyBytes_AS_STRING(digest)[0] & RUN_MASK));
+        int closes = ends_run(digest, ++into->length);
         PyObject *end = PyLong_FromSsize_t(offset + at), *pair = PyTuple_Pack(2, digest, Py_None);
         int failed = end == NULL || pair == NULL || PyList_Append(into->ends, end) < 0 || PyList_Append(into->pairs, pair) < 0;
         Py_XDECREF(end);
@@ -1507,58 +1512,128 @@ add_items(Added *into, PyObject *heads, Py_ssize_t first, PyObject *sizes, const
     return USUAL;
 }
 
+/* What a list was before: headers, states, ends and references of its items, and how many are in the open run. */
+typedef struct {
+    PyObject *heads, *body, *ends, *pairs;
+    Py_ssize_t count, open;
+} Former;
+
+static int
+take_former(Former *was, PyObject *const *args)
+{
+    *was = (Former){args[0], args[1], args[2], args[3], 0, -1};
+    if (!PyList_CheckExact(was->heads) || !PyBytes_CheckExact(was->body) || !PyList_CheckExact(was->ends) ||
+        !PyList_CheckExact(was->pairs))
+        return 0;
+    was->count = PyList_GET_SIZE(was->heads);
+    return PyList_GET_SIZE(was->ends) == was->count && PyList_GET_SIZE(was->pairs) == was->count;
+}
+
+/* Where the item at a place ended, -1 where nobody can tell. */
+static Py_ssize_t
+end_of(Former *was, Py_ssize_t place)
+{
+    PyObject *end = PyList_GET_ITEM(was->ends, place);
+    Py_ssize_t found = PyLong_CheckExact(end) ? PyLong_AsSsize_t(end) : -1;
+    return found <= PyBytes_GET_SIZE(was->body) ? found : -1;
+}
+
+/* How many items are gone from the beginning of a list that has all others still, before those that it got; -1 where
+ * others are gone too, or closed runs would have to be cut anew. `start` is where the states begin that stayed. */
+static Py_ssize_t
+gone_from(Former *was, PyObject *heads, const char *at, Py_ssize_t left, Py_ssize_t *start)
+{
+    Py_ssize_t most = was->open == was->count ? was->count - 1 : 0;
+    for (Py_ssize_t gone = 0; gone <= most || !gone; gone++) {
+        *start = gone ? end_of(was, gone - 1) : 0;
+        Py_ssize_t size = PyBytes_GET_SIZE(was->body) - *start;
+        if (*start < 0 || PyErr_Occurred())
+            return -1;
+        if (was->count - gone <= PyList_GET_SIZE(heads) && size <= left &&
+            memcmp(at, PyBytes_AS_STRING(was->body) + *start, (size_t)size) == 0 && begins_with(heads, was->heads, gone))
+            return gone;
+    }
+    return -1;
+}
+
+/* Begin with the items that stayed. Without the first ones, each has another place in the open run. */
+static int
+add_former(Added *into, Former *was, PyObject *links, Py_ssize_t gone, Py_ssize_t start)
+{
+    into->ends = PyList_GetSlice(was->ends, gone, was->count);
+    into->pairs = PyList_GetSlice(was->pairs, gone, was->count);
+    into->links = gone ? PyBytes_FromStringAndSize(NULL, 0) : Py_NewRef(links);
+    into->length = gone ? 0 : was->open;
+    if (into->ends == NULL || into->pairs == NULL || into->links == NULL)
+        return FAILED;
+    for (Py_ssize_t at = 0; gone && at < was->count - gone; at++) {
+        PyObject *end = PyLong_FromSsize_t(end_of(was, gone + at) - start), *pair = PyList_GET_ITEM(into->pairs, at);
+        if (end == NULL || PyList_SetItem(into->ends, at, end) < 0)
+            return FAILED;
+        if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2 || PyTuple_GET_ITEM(pair, 1) != Py_None ||
+            !PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 0)) || PyBytes_GET_SIZE(PyTuple_GET_ITEM(pair, 0)) != DIGEST_BYTES ||
+            ends_run(PyTuple_GET_ITEM(pair, 0), ++into->length))
+            return UNUSUAL;
+        PyBytes_Concat(&into->links, PyTuple_GET_ITEM(pair, 0));
+        if (into->links == NULL)
+            return FAILED;
+    }
+    return USUAL;
+}
+
 PyDoc_STRVAR(grown_doc, "grown(values, heads, body, ends, pairs, links, length, key, codec)\n--\n\n"
 "What a list became whose items had these headers, states, ends and references, and whose open run had these links and so many\n"
-"items: all of these anew, and the chunks of the items that it got. True where nothing changed. None where it did not\n"
-"grow, closes a run, or has items of another kind.");
+"items: all of these anew, the chunks of the items that it got, and how many items stayed. It may have lost its first items,\n"
+"where it has no closed run. True where nothing changed. None where it changed otherwise, closes a run, or has items of\n"
+"another kind.");
 
 static PyObject *
 grown(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     PyObject *packb, *hook, *within, *options, *known[3];
     PyObject **parts[7] = {&packb, &hook, &within, &options, &known[0], &known[1], &known[2]};
-    if (count != 9 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[2]) ||
-        !PyList_CheckExact(args[3]) || !PyList_CheckExact(args[4]) || !PyBytes_CheckExact(args[5]) || !is_key(args[7]) ||
-        !take_codec(args[8], parts)) {
+    Former was;
+    if (count != 9 || !PyList_CheckExact(args[0]) || !take_former(&was, args + 1) || !PyBytes_CheckExact(args[5]) ||
+        !is_key(args[7]) || !take_codec(args[8], parts)) {
         PyErr_SetString(PyExc_TypeError, "grown() takes a list, what it was, and how to pack it");
         return NULL;
     }
-    PyObject *values = args[0], *before = args[1], *body = args[2], *made = NULL, *packed = NULL, *states_packed = NULL;
-    PyObject *how[] = {packb, within, options};
-    Py_ssize_t length = PyLong_AsSsize_t(args[6]), had = PyList_GET_SIZE(before), size = PyList_GET_SIZE(values);
-    if (length < 0 || size < had || size >= 65536)
+    PyObject *values = args[0], *made = NULL, *packed = NULL, *states_packed = NULL, *how[] = {packb, within, options};
+    Py_ssize_t size = PyList_GET_SIZE(values), first;
+    was.open = PyLong_AsSsize_t(args[6]);
+    if (was.open < 0 || size >= 65536)
         return unusual();
     PyObject *heads = PyList_New(0), *states = PyList_New(0), *sizes = PyList_New(0);
     PyObject *nothing = PyBytes_FromStringAndSize("", 0);
-    Added into = {PyDict_New(), NULL, NULL, Py_NewRef(args[5]), length};
+    Added into = {PyDict_New(), NULL, NULL, NULL, 0};
     if (heads == NULL || states == NULL || sizes == NULL || nothing == NULL || into.fresh == NULL)
         goto finish;
-    if (take_apart(values, known, nothing, heads, states) != USUAL || !begins_with(heads, before))
+    if (take_apart(values, known, nothing, heads, states) != USUAL)
         goto finish;
     packed = pack(packb, states, within, options);
     if (packed == NULL) {
         is_for_careful_way();
         goto finish;
     }
-    Py_ssize_t start = size < 16 ? 1 : 3, left = PyBytes_GET_SIZE(packed) - start - PyBytes_GET_SIZE(body);
-    const char *at = PyBytes_AS_STRING(packed) + start;
-    if (left < 0 || memcmp(at, PyBytes_AS_STRING(body), (size_t)PyBytes_GET_SIZE(body)) != 0)
+    Py_ssize_t header = size < 16 ? 1 : 3, left = PyBytes_GET_SIZE(packed) - header, start;
+    const char *at = PyBytes_AS_STRING(packed) + header;
+    Py_ssize_t gone = gone_from(&was, heads, at, left, &start), kept = PyBytes_GET_SIZE(was.body) - start;
+    if (gone < 0)
         goto finish;
-    at += PyBytes_GET_SIZE(body);
-    if (size == had && left == 0) {
+    first = was.count - gone, at += kept, left -= kept;
+    if (!gone && size == first && left == 0) {
         made = Py_NewRef(Py_True);
         goto finish;
     }
-    if (size == had || may_hold_bytes(at, left) || apart(states, had, how, at, left, sizes) != USUAL)
+    if ((size == first && (left || !gone)) || may_hold_bytes(at, left) || apart(states, first, how, at, left, sizes) != USUAL)
         goto finish;
-    into.ends = PyList_GetSlice(args[3], 0, PyList_GET_SIZE(args[3]));
-    into.pairs = PyList_GetSlice(args[4], 0, PyList_GET_SIZE(args[4]));
-    if (into.ends == NULL || into.pairs == NULL ||
-        add_items(&into, heads, had, sizes, at, PyBytes_GET_SIZE(body), args[7]) != USUAL)
+    if (add_former(&into, &was, args[5], gone, start) != USUAL ||
+        add_items(&into, heads, first, sizes, at, kept, args[7]) != USUAL)
         goto finish;
-    states_packed = joined(span_of(packed, start), no_bytes, 0);
+    states_packed = joined(span_of(packed, header), no_bytes, 0);
     if (states_packed != NULL)
-        made = Py_BuildValue("OOOOOnO", heads, states_packed, into.ends, into.pairs, into.links, into.length, into.fresh);
+        made = Py_BuildValue("OOOOOnOn", heads, states_packed, into.ends, into.pairs, into.links, into.length, into.fresh,
+                             first);
 finish:
     Py_XDECREF(heads);
     Py_XDECREF(states);

@@ -1,6 +1,7 @@
 """A list that got a few items at its end, which is what nearly every list of messages becomes: a straight line.
 
-Where an item closes a run, or is of an unusual kind or size, nothing is done yet, and chunks/encode.py goes the way
+A list that is kept short loses its first items as well. Where an item closes a run, where closed runs would have to be
+cut anew, or an item is of an unusual kind or size, nothing is done yet, and chunks/encode.py goes the way
 that cuts. Both make the same references and chunks.
 """
 
@@ -49,7 +50,7 @@ def grown(before: Any, values: list[Any], codec: Codec, batch: Batch, digester: 
         return None
     if found is True:
         return old
-    heads, body, ends, pairs, links, length, fresh = found
+    heads, body, ends, pairs, links, length, fresh, kept = found
     size = len(body)
     if size > SMALL_BYTES:
         return None
@@ -61,7 +62,7 @@ def grown(before: Any, values: list[Any], codec: Codec, batch: Batch, digester: 
     new.objects = new.shots = None
     new.rest = new.pause = 0
     new.is_exact, new.kinds = True, old.kinds
-    added = values[len(old.heads) :]
+    added = values[kept:]
     if not old.kinds.issuperset(map(type, added)):
         new.kinds = old.kinds.union(map(type, added))
     new.cost_bytes = size + _ITEM_BYTES * len(heads) + _SEQUENCE_BYTES

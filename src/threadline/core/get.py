@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
+from ..base.attempts import ATTEMPTS, gave_up
 from ..base.checkpoint import INTERRUPT, TASKS, CheckpointTuple, PendingWrite, config_of
 from ..base.damage import Damaged
 from ..base.native import native
@@ -23,7 +24,6 @@ from ..errors import Corrupt, NotAllowed, NotFound
 from ..ports.checkpoints import DIGEST_BYTES, Found, Query, WriteRow
 from ..ports.engine import Engine
 from ..ports.rules import asks
-from .attempts import ATTEMPTS, gave_up
 from .context import Context, Tools, bound
 from .requests import Place
 from .rows import ABSENT, Document, log_damage, name_of, read_document

@@ -10,12 +10,12 @@ import os
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from ..base.attempts import ATTEMPTS, gave_up
 from ..base.checkpoint import OfThread
 from ..errors import Corrupt
 from ..ports.checkpoints import Backend
 from ..ports.lease_record import LeaseRecord
 from ..ports.rules import TOKEN_BYTES
-from .attempts import ATTEMPTS, gave_up
 from .requests import plain_text
 
 __all__ = ["LockInfo", "end", "held", "locks", "release", "take", "this_process", "told"]

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
+from ..base.attempts import ATTEMPTS, gave_up
 from ..codec.limits import unpack
 from ..errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
 from ..ports.checkpoints import Backend, Change, CheckpointKey, ThreadRow
-from .attempts import ATTEMPTS, gave_up
 from .context import Context, Reads, Tools
 from .retention.policy import seconds_of
 

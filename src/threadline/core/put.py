@@ -6,11 +6,7 @@
 - A put whose delta channels are replayed from its parent needs that parent's row.
 - What was refused stays refused: writes and children of a refused checkpoint are a Conflict. Writes that
   overtake their checkpoint may do what its put may do, and no more.
-- One version, one value: a put that gives a channel another value under its parent's version is refused. Savers of
-  LangGraph skip this check, because its loop keeps versions itself.
-
-A value counts as the same when it encodes to the same bytes, or when the parent's does so once it was read here: a
-class may have got a field since it was stored.
+- A put may have to be checked against its parent's values first (repeated_versions.py).
 """
 
 from __future__ import annotations
@@ -20,11 +16,11 @@ from functools import partial
 
 import ormsgpack
 
-from ..chunks.encode import Batch, Chunks, Source, is_same_value
-from ..chunks.gather import Pile, chunk_place
-from ..chunks.refs import Pair, unpack_ref
+from ..base.attempts import ATTEMPTS, gave_up
+from ..chunks.encode import Chunks
+from ..chunks.gather import chunk_place
 from ..codec.envelope import WORTH_COMPRESSING
-from ..errors import Conflict, InvalidRequest, ThreadlineError
+from ..errors import Conflict
 from ..ports.checkpoints import (
     Applied,
     Backend,
@@ -39,14 +35,14 @@ from ..ports.checkpoints import (
 )
 from ..ports.engine import Engine
 from ..ports.rules import is_quick
-from .attempts import ATTEMPTS, gave_up
 from .context import Context, Tools
 from .known import Known, witness_of
 from .prepare import Prepared, PreparedPut, PreparedWrites
+from .repeated_versions import may_repeat_versions, refuse_other_values
 from .requests import Place
 from .rows import Roots, write_row
 
-__all__ = ["chunk_rows", "note_refusal", "put_all", "put_now", "put_opened", "refuse_other_values"]
+__all__ = ["aput_now", "chunk_rows", "note_refusal", "put_all", "put_now", "put_opened"]
 
 _new, packb = tuple.__new__, ormsgpack.packb
 
@@ -57,18 +53,29 @@ def put_now(tools: Tools, engine: Engine, one: Prepared, now: float) -> None:
     What nearly all of them are needs no coroutine, where the engine has a shorter way. All others are operations.
     """
     put = engine.put_usual
-    if put is not None and _is_straight(tools, one):
-        change = _change(tools, one, now if one.made_at is None else one.made_at)
+    if put is not None and (change := _usual_change(tools, one, now)) is not None:
         try:
-            stamp = put(change) if is_quick(change) else None
+            stamp = put(change)
         except Conflict:
             _note_refusals(tools, [one])
             raise
         if stamp is not None:
-            if isinstance(one, PreparedPut):
-                _acknowledge(tools, one, change, stamp, change.witnesses)
-            return
-    engine.run(partial(put_opened, tools, [one], now))
+            return _note_applied(tools, one, change, stamp)
+    return engine.run(partial(put_opened, tools, [one], now))
+
+
+async def aput_now(tools: Tools, engine: Engine, one: Prepared, now: float) -> None:
+    """`put_now`, from an event loop."""
+    put = engine.aput_usual
+    if put is not None and tools.is_open and (change := _usual_change(tools, one, now)) is not None:
+        try:
+            stamp = await put(change)
+        except Conflict:
+            _note_refusals(tools, [one])
+            raise
+        if stamp is not None:
+            return _note_applied(tools, one, change, stamp)
+    return await engine.awrite(partial(put_opened, tools, [one], now))
 
 
 async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, backend: Backend) -> None:
@@ -79,7 +86,7 @@ async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, bac
     if leading is not None:
         # What nearly all puts are, in a straight line; whatever else there is to do or to say is for `put_all`.
         for one in prepared:
-            if isinstance(one, PreparedPut) and one.checks_versions and _may_repeat_versions(one):
+            if isinstance(one, PreparedPut) and one.checks_versions and may_repeat_versions(one):
                 await refuse_other_values(Context(backend, tools), one)
         change = _change(tools, leading, now if leading.made_at is None else leading.made_at)
         if len(prepared) > 1:
@@ -100,15 +107,24 @@ async def put_opened(tools: Tools, prepared: Sequence[Prepared], now: float, bac
     await put_all(Context(backend, tools), prepared, now)
 
 
-def _is_straight(tools: Tools, one: Prepared) -> bool:
-    """Whether there is nothing to read before this is put, and nothing to refuse."""
+def _usual_change(tools: Tools, one: Prepared, now: float) -> Change | None:
+    """The change that this makes, where there is nothing to read before it is put, and nothing to refuse."""
     if tools.refused or tools.sole_encoder is None:
-        return False
+        return None
     if isinstance(one, PreparedWrites):
-        return one.known is not None
-    if one.known is None and one.place[2] is not None:
-        return False
-    return one.parent_is_known and not one.deltas and not (one.checks_versions and _may_repeat_versions(one))
+        is_straight = one.known is not None
+    elif one.known is None and one.place[2] is not None:
+        return None
+    else:
+        has_repeated = one.checks_versions and may_repeat_versions(one)
+        is_straight = one.parent_is_known and not one.deltas and not has_repeated
+    change = _change(tools, one, now if one.made_at is None else one.made_at) if is_straight else None
+    return change if change is not None and is_quick(change) else None
+
+
+def _note_applied(tools: Tools, one: Prepared, change: Change, stamp: Stamp) -> None:
+    if isinstance(one, PreparedPut):
+        _acknowledge(tools, one, change, stamp, change.witnesses)
 
 
 def _leading(prepared: Sequence[Prepared]) -> Prepared | None:
@@ -443,54 +459,3 @@ def _require_own_values(put: PreparedPut, parent: Roots) -> None:
                 f"thread {put.place.thread_id!r}: the parent checkpoint {put.place.checkpoint_id} was deleted while "
                 f"its child was written, and with it the value of channel {name!r}; put the checkpoint again"
             )
-
-
-async def refuse_other_values(store: Context, put: PreparedPut) -> None:
-    """Raise InvalidRequest where a channel has another value than the parent has under the same version."""
-    if put.parent is None or not _may_repeat_versions(put):
-        return
-    versions, parent = put.versions, put.parent
-    encoded = {name: (pair, put.sources[name]) for name, pair in put.pairs.items()}
-    for name, (pair, source) in {**encoded, **put.compared}.items():
-        if name not in versions or not parent.has(name, versions[name]) or pair == parent.pairs[name]:
-            continue
-        before = put.source_before(name)
-        if before is not None:
-            is_same = is_same_value(before, source)
-        else:
-            is_same = await _reads_as(store, put, name, parent.pairs[name], source)
-        if not is_same:
-            raise InvalidRequest(
-                f"thread {put.place.thread_id!r}: channel {name!r} has another value than in the parent checkpoint "
-                f"{put.place.checkpoint_id}, and the same version {versions[name]!r}. A version stands for one value: "
-                f"give the channel a higher one in channel_versions and in new_versions, as "
-                f"saver.get_next_version() makes it, or let thread.put() do that"
-            )
-
-
-def _may_repeat_versions(put: PreparedPut) -> bool:
-    """Whether a channel that was encoded has the version that it has in the parent."""
-    if put.parent is None:
-        return False
-    versions, before = put.versions, put.parent.versions
-    for name in put.pairs:
-        if name in before and before[name] == versions.get(name):
-            return True
-    return bool(put.compared)
-
-
-async def _reads_as(store: Context, put: PreparedPut, name: str, stored: Pair, source: Source) -> bool:
-    """Whether a stored value, read and encoded again, is what was encoded."""
-    if put.known is None:
-        return False
-    pool, pile = put.known.stamp[0], Pile()
-    try:
-        ref = unpack_ref(*stored)
-        await store.tools.reader.gather(pool, [ref], partial(store.chunks, pool), pile)
-        value = store.tools.reader.value(ref, pile)
-        return is_same_value(put.encoder.value(value, name, Batch())[1], source)
-    except ThreadlineError:
-        # What cannot be read here was not read by who put this. But the parent may be gone, or its thread begun anew,
-        # and what is known of it out of date: then `apply` says so.
-        found = await store.backend.find(*put.place, with_writes=False)
-        return found is None or found.stamp != put.known.stamp

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ..base.attempts import ATTEMPTS, gave_up
 from ..errors import ThreadlineError, Unavailable
 from ..ports.checkpoints import Backend
 from ..ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
-from .attempts import ATTEMPTS, gave_up
 from .paging import record_pages
 
 __all__ = ["KEYS", "change_record", "read_record", "read_records_of", "record_names", "swap_record"]

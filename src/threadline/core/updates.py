@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+from ..base.attempts import ATTEMPTS, gave_up
 from ..base.checkpoint import config_of, empty_checkpoint
 from ..base.ids import id_after
 from ..base.versions import next_version, sort_key
 from ..errors import Conflict, InvalidRequest
 from ..ports.checkpoints import CheckpointKey
-from .attempts import ATTEMPTS, gave_up
 from .context import Context, Tools
 from .history.revisions import At, find
 from .history.state import Point

@@ -6,12 +6,12 @@ with at most one hop to another thread; `awrite` is for puts, which wait for a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from .checkpoints import Backend, Change, Found, Stamp
 
-__all__ = ["Engine", "FindNow", "Operation", "PutUsual"]
+__all__ = ["AputUsual", "Engine", "FindNow", "Operation", "PutUsual", "Shortcuts"]
 
 T = TypeVar("T")
 Operation = Callable[[Backend], Coroutine[Any, Any, T]]
@@ -19,8 +19,21 @@ Operation = Callable[[Backend], Coroutine[Any, Any, T]]
 # and returns the stamp of its pool. None where its thread is not as expected: then nothing was changed, and `apply`
 # says why.
 PutUsual = Callable[[Change], Stamp | None]
+# The same, awaited.
+AputUsual = Callable[[Change], Awaitable[Stamp | None]]
 # Finds a checkpoint with its writes on the calling thread, as `find` of the backend does.
 FindNow = Callable[[str, str, str | None], Found | None]
+
+
+class Shortcuts:
+    """An engine's shorter ways: each None where a layer is between, and where the backend has none."""
+
+    # Puts without a coroutine.
+    put_usual: PutUsual | None = None
+    # The same from an event loop.
+    aput_usual: AputUsual | None = None
+    # Finds without a coroutine.
+    find_now: FindNow | None = None
 
 
 class Engine(Protocol):
@@ -33,9 +46,9 @@ class Engine(Protocol):
     is_in_memory: bool
     # Whether several puts in one transaction cost less than one in each, and any thread may make them.
     prefers_batches: bool
-    # Puts without a coroutine; None where a layer is between, and where the backend has no shorter way.
+    # As `Shortcuts` has them.
     put_usual: PutUsual | None
-    # The same of finds.
+    aput_usual: AputUsual | None
     find_now: FindNow | None
 
     def run(self, operation: Operation[T]) -> T:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..base.attempts import ITEM_ATTEMPTS, gave_up
 from ..codec.codec import Codec
-from ..core.attempts import ITEM_ATTEMPTS, gave_up
 from ..core.context import Context
 from ..core.records.checks import check_key, check_namespace
 from ..core.records.contents import pack_item, read_item, wrapped

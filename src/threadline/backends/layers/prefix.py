@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ...errors import Corrupt, InvalidRequest
 from ...ports.checkpoints import Asking, Backend, Found, Query, ThreadRow
-from ...ports.engine import Engine, FindNow, Operation, PutUsual
+from ...ports.engine import Engine, Operation, Shortcuts
 from ...ports.lease_record import LeaseRecord
 from ...ports.marks import Mark, Scope
 from ...ports.records import RecordSpace
@@ -20,7 +20,7 @@ __all__ = ["ViewEngine", "WithinLayer", "serving_every_scope"]
 T = TypeVar("T")
 
 
-class ViewEngine:
+class ViewEngine(Shortcuts):
     """Another engine, seen through a layer; closing the view leaves the engine open."""
 
     def __init__(self, inner: Engine, layer: Callable[[Backend], Any], *, is_part: bool = False) -> None:
@@ -30,8 +30,6 @@ class ViewEngine:
         self.opens_inline = inner.opens_inline
         self.is_in_memory = inner.is_in_memory
         self.prefers_batches = inner.prefers_batches
-        self.put_usual: PutUsual | None = None
-        self.find_now: FindNow | None = None
         # Where metrics are on, what counts.
         self.meter: Any = getattr(inner, "meter", None)
         self._inner = inner

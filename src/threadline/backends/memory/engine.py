@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from ...base.drive import run_now
 from ...errors import Closed
 from ...ports.checkpoints import Backend
-from ...ports.engine import FindNow, Operation, PutUsual
+from ...ports.engine import Operation, Shortcuts
 from ...ports.records import RecordSpace
 from ..layers.layer import Layering
 from ..layers.read_only import ReadOnlyLayer
@@ -18,7 +18,7 @@ __all__ = ["MemoryEngine", "named_memory"]
 T = TypeVar("T")
 
 
-class MemoryEngine:
+class MemoryEngine(Shortcuts):
     """Operations on records in this process; nothing ever waits."""
 
     opens_inline = True
@@ -34,8 +34,8 @@ class MemoryEngine:
         bare = self._held if isinstance(self._held, MemoryBackend) else None
         self.held_items = bare.held(RecordSpace.ITEM) if bare is not None else None
         self.held_entries = bare.held(RecordSpace.CACHE) if bare is not None else None
-        self.put_usual: PutUsual | None = bare.put_usual if bare is not None else None
-        self.find_now: FindNow | None = bare.find_now if bare is not None else None
+        if bare is not None:
+            self.put_usual, self.find_now = bare.put_usual, bare.find_now
 
     @property
     def _backend(self) -> Backend:

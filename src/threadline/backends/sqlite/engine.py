@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from inspect import GEN_SUSPENDED, getgeneratorstate
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from ...base.drive import run_now
 from ...errors import InvalidRequest
 from ...ports.checkpoints import Change, Found, Stamp
-from ...ports.engine import FindNow, Operation, PutUsual
+from ...ports.engine import Operation, Shortcuts
 from ...ports.records import Content, Record, RecordSpace
 from ...ports.storage import Space
 from ..layers.layer import Layering
@@ -41,7 +41,7 @@ _CACHE_PAUSE_SECONDS = 0.1
 _engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
 
 
-class SqliteEngine:
+class SqliteEngine(Shortcuts):
     """Operations on one SQLite database."""
 
     opens_inline = True
@@ -85,8 +85,9 @@ class SqliteEngine:
         self._blocking, self._on_loop = halves
         # The backend itself, for callers that read without a coroutine; None where a layer is between that reads.
         self._bare: SqliteBackend | None = bare[0]
-        self.put_usual: PutUsual | None = None if read_only else self._put_usual
-        self.find_now: FindNow | None = None if read_only else self._find_now
+        if not read_only:
+            self.put_usual, self.find_now = self._put_usual, self._find_now
+            self.aput_usual = None if self._is_given else self._aput_usual
         _engines.add(self)
 
     def run(self, operation: Operation[T]) -> T:
@@ -127,7 +128,7 @@ class SqliteEngine:
     def add_layer(self, layer: Layering) -> None:
         """See both halves of the backend through one more layer; to be called before the first use."""
         self._blocking, self._on_loop = layer(self._blocking, False), layer(self._on_loop, True)
-        self._bare = self.put_usual = self.find_now = None
+        self._bare = self.put_usual = self.aput_usual = self.find_now = None
 
     def may_forget(self) -> None:
         """This store is a cache: what is set into a file that was moved a moment ago is no loss."""
@@ -176,6 +177,10 @@ class SqliteEngine:
         self._connections.check_open()
         stamp: Stamp | None = self._commit.run(change)
         return stamp
+
+    def _aput_usual(self, change: Change) -> Awaitable[Stamp | None]:
+        self._connections.check_open()
+        return self._commit.arun(change)
 
     def _find_now(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Found | None:
         self._connections.check_open()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import Closed, InvalidRequest
-from ...ports.engine import FindNow, Operation, PutUsual
+from ...ports.engine import Operation, Shortcuts
 from .engine import SqliteEngine
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["AiosqliteEngine"]
 T = TypeVar("T")
 
 
-class AiosqliteEngine:
+class AiosqliteEngine(Shortcuts):
     """Operations on a connection that lives on aiosqlite's own thread.
 
     The async half belongs to the loop that made the connection. The sync half may be used from any other
@@ -30,8 +30,6 @@ class AiosqliteEngine:
     opens_inline = False
     is_in_memory = False
     prefers_batches = False
-    put_usual: PutUsual | None = None
-    find_now: FindNow | None = None
 
     def __init__(self, connection: aiosqlite.Connection, **options: Any) -> None:
         if not hasattr(connection, "_execute"):

@@ -18,12 +18,12 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+from ...base.attempts import ATTEMPTS, gave_up
 from ...base.checkpoint import empty_checkpoint
 from ...base.ids import id_after
 from ...base.namespaces import TASK
 from ...errors import Conflict, InvalidRequest, NotFound
 from ...ports.checkpoints import Applied, Change, CheckpointKey, CheckpointRow, Found, Guard, WriteRow
-from ..attempts import ATTEMPTS, gave_up
 from ..context import Context, Tools
 from ..known import witness_of
 from ..lifecycle import living, tags_of

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
+from ...base.attempts import ATTEMPTS, gave_up
 from ...base.checkpoint import Config, config_of, is_engine_channel
 from ...chunks.gather import Pile
 from ...chunks.refs import LIST, Ref, Root, Tree
@@ -22,7 +23,6 @@ from ...chunks.sequence_diff import differing
 from ...chunks.tree_diff import AFTER, BEFORE, DictWalk, Gap, ListWalk, Walk, walk_of
 from ...errors import Corrupt, NotAllowed, NotFound, NotSerializable
 from ...ports.checkpoints import Found
-from ..attempts import ATTEMPTS, gave_up
 from ..context import Context, Tools
 from ..rows import name_of
 from .revisions import At, find

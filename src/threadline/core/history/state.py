@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from ...base.attempts import ATTEMPTS
 from ...base.checkpoint import CheckpointTuple, Config, config_of, is_engine_channel
 from ...base.damage import Damaged
 from ...chunks.lazy import LazyValues
 from ...errors import Corrupt, NotFound
 from ...ports.checkpoints import Backend, CheckpointKey, Query, WriteRow
-from ..attempts import ATTEMPTS
 from ..context import Context
 from ..get import read_one, read_writes, to_tuple
 from ..paging import each_found

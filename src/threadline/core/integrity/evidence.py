@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
+from ...base.attempts import ATTEMPTS, gave_up
 from ...base.hashing import blake2b
 from ...codec.limits import unpack
 from ...errors import Conflict, Corrupt, NotFound
@@ -30,7 +31,6 @@ from ...ports.checkpoints import (
     split_links,
 )
 from ...ports.rules import ASIDE, hidden_id, hidden_ids_of, mark
-from ..attempts import ATTEMPTS, gave_up
 from ..context import Context, Tools
 from ..lifecycle import living
 from ..rows import place_of_row, write_place

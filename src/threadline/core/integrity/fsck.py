@@ -23,11 +23,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...base.attempts import ATTEMPTS
 from ...errors import Corrupt
 from ...ports.checkpoints import Backend, CheckpointKey, Found, Query, ThreadRow, WriteRow
 from ...ports.objects import Absence
 from ...ports.rules import HIDDEN, hidden_ids_of, mark
-from ..attempts import ATTEMPTS
 from ..context import Context
 from ..history.graph import on_a_cycle
 from ..lifecycle import tags_of

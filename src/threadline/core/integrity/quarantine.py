@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
+from ...base.attempts import ATTEMPTS, gave_up
 from ...base.printable import printable
 from ...codec.limits import unpack
 from ...errors import Conflict, Corrupt, InvalidRequest, NotFound
 from ...ports.checkpoints import Applied, Backend, Change, CheckpointKey, CheckpointRow, Found, WriteRow
-from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
 from ..history.graph import History, history_of, on_a_cycle
 from ..requests import text_id

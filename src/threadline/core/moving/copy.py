@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 
+from ...base.attempts import ATTEMPTS, gave_up
 from ...base.hashing import blake2b
 from ...base.namespaces import ROOT
 from ...errors import Conflict, Corrupt, NotFound, StorageFull
 from ...ports.checkpoints import Applied, Change, CheckpointKey, Stamp, ThreadRow, WriteRow
 from ...ports.rules import asks, own_words
-from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
 from ..lifecycle import encoded_metadata, living, tags_text
 from ..paging import each_thread

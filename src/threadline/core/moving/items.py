@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...base.attempts import ATTEMPTS, gave_up
 from ...errors import Corrupt, InvalidRequest, NotFound
 from ...ports.records import ABSENT, Record, RecordChange, RecordSpace, Scan, split_name
-from ..attempts import ATTEMPTS, gave_up
 from ..context import Context, Tools
 from ..paging import record_pages
 from ..records.contents import PLAIN_OBJECT, place_of_record

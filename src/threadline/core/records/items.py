@@ -21,10 +21,10 @@ from typing import Any
 
 from ormsgpack import packb
 
+from ...base.attempts import ITEM_ATTEMPTS, gave_up
 from ...base.printable import printable
 from ...errors import Conflict, Corrupt, InvalidRequest
 from ...ports.records import ABSENT, Expired, Record, RecordChange, RecordSpace, Scan, split_name
-from ..attempts import ITEM_ATTEMPTS, gave_up
 from ..context import Context, Tools
 from ..filters import check_item_filter, item_matches, look_up
 from ..rows import LONGEST_INDEXED, searchable_value

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from ...base.attempts import ATTEMPTS, gave_up
 from ...base.ids import id_of_now
 from ...errors import Conflict, Corrupt, InvalidRequest, NotAllowed, NotFound
 from ...ports.checkpoints import Backend, CheckpointKey, Found, Guard, Query
 from ...ports.rules import ASIDE, hidden_ids_of, kind_of
-from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
 from ..history.graph import History, history_from, history_of
 from ..history.revisions import At, resolve

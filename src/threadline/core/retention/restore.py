@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import ormsgpack
 
+from ...base.attempts import ATTEMPTS, gave_up
 from ...errors import Conflict, NotFound
 from ...ports.checkpoints import Applied, Backend, Change, CheckpointKey, ThreadRow
-from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
 from ..lifecycle import change_words, living
 from ..paging import has_chunks

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import ormsgpack
 
+from ...base.attempts import ATTEMPTS, gave_up
 from ...base.hashing import blake2b
 from ...base.ids import id_of_now
 from ...codec.limits import unpack
 from ...errors import Conflict, Corrupt, NotFound
 from ...ports.checkpoints import Backend, Change, CheckpointKey, CheckpointRow, Query, Stale, ThreadRow, WriteRow
 from ...ports.rules import HIDDEN, TRASH, hidden_id, hidden_ids_of, kind_of
-from ..attempts import ATTEMPTS, gave_up
 from ..context import Context
 from ..lifecycle import change_words, living, set_status
 from ..paging import each_thread, thread_rows
