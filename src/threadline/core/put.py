@@ -47,12 +47,13 @@ __all__ = ["aput_now", "chunk_rows", "note_refusal", "put_all", "put_now", "put_
 _new, packb = tuple.__new__, ormsgpack.packb
 
 
-def put_now(tools: Tools, engine: Engine, one: Prepared, now: float) -> None:
+def put_now(tools: Tools, engine: Engine, one: Prepared, now: float, *, is_tried: bool = False) -> None:
     """Apply one put or put_writes on the calling thread.
 
-    What nearly all of them are needs no coroutine, where the engine has a shorter way. All others are operations.
+    What nearly all of them are needs no coroutine, where the engine has a shorter way; unless that was tried already,
+    and said no. All others are operations.
     """
-    put = engine.put_usual
+    put = engine.put_usual if not is_tried else None
     if put is not None and (change := _usual_change(tools, one, now)) is not None:
         try:
             stamp = put(change)

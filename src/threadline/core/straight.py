@@ -57,7 +57,7 @@ def put_straight(tools: Tools, engine: Engine, given: tuple[Any, Any, Any, Any],
         return _put_carefully(tools, engine, given, now)
     (thread_id, namespace, parent_id), checkpoint_id, row = place, made[0], made[8]
     tools.expect(thread_id, checkpoint_id, (parent_id, parent_id is None))
-    stamp = None
+    stamp, is_tried = None, False
     if row is not None and made[6] <= LARGE_CHECKPOINT_BYTES and not batch.moved and DELTA_COUNTERS not in given[2]:
         change = object.__new__(Change)
         change.thread_id, change.now, change.checkpoints = thread_id, now, [row]
@@ -66,6 +66,7 @@ def put_straight(tools: Tools, engine: Engine, given: tuple[Any, Any, Any, Any],
             change.chunks = chunk_rows(tools, 0, batch.chunks, batch.known)
         if known is not None:
             change.stamp, change.witnesses = known.stamp, known.witnesses  # after the chunks were chosen
+        is_tried = True
         try:
             stamp = put(change)
         except Conflict:
@@ -78,7 +79,7 @@ def put_straight(tools: Tools, engine: Engine, given: tuple[Any, Any, Any, Any],
         one.parent, one.parent_is_known, one.parent_row = parent, True, parent_row
         one.take(made)
         complete_put(tools, one, given[2])
-        put_now(tools, engine, one, now)
+        put_now(tools, engine, one, now, is_tried=is_tried)
     return config_of(thread_id, namespace, checkpoint_id)
 
 
@@ -145,7 +146,9 @@ def put_writes_straight(
     if chunks and not chunks.keys() <= digests:
         change.chunks = chunk_rows(tools, 0, chunks, digests)
     change.witnesses = known.witnesses  # after the chunks were chosen
-    if is_special or (batch is not None and batch.moved) or put(change) is None:
+    is_tried = not is_special and (batch is None or not batch.moved)
+    if not is_tried or put(change) is None:
         batch = batch or Batch(digests, chunks)
-        return put_now(tools, engine, prepared_writes(tools, encoder, place, known, batch, found), now)
+        one = prepared_writes(tools, encoder, place, known, batch, found)
+        return put_now(tools, engine, one, now, is_tried=is_tried)
     return None
