@@ -22,10 +22,10 @@ from ...ports.storage import Space
 from ..layers.layer import Layering
 from ..layers.read_only import ReadOnlyLayer
 from ..sql.rows import Transaction
-from ..sql.statements import Statements, check_prefix, indexed_keys
+from ..sql.statements import check_prefix, indexed_keys
 from .commit import SqliteCommit
 from .connections import SqliteConnections
-from .dialect import SqliteDialect, run_in
+from .dialect import SqliteDialect, SqliteStatements, run_in
 from .put import SqliteBackend, find_one
 from .schema import SqliteSchema
 
@@ -76,7 +76,7 @@ class SqliteEngine:
         )
         self._executor: Executor | None = None
         may_index = setup is not False and not read_only
-        self._statements = statements = Statements(SqliteDialect(indexed, may_index=may_index), prefix)
+        self._statements = statements = SqliteStatements(SqliteDialect(indexed, may_index=may_index), prefix)
         self._commit = SqliteCommit(self._connections, statements, is_alone=_is_bound(connection))
         here = _Database(self._connections, _here, self._commit_here, self._commit, is_given=self._is_given)
         beside = _Database(self._connections, self.hop, self._commit_on_loop, None, is_given=self._is_given)
@@ -234,7 +234,9 @@ class _Database:
         self._call = call
         self._commit = commit
         self.blocking = blocking
-        self.read_now = connections.read_briefly if blocking is not None else None
+        self.has_room = connections.has_room
+        read_now: Callable[[Callable[[sqlite3.Connection], Any]], Any] = connections.read_briefly
+        self.read_now = read_now if blocking is not None else None
 
     async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self._call(lambda: self._connections.read(lambda connection: run_in(connection, work)))

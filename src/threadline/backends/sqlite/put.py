@@ -30,6 +30,7 @@ from ...ports.rules import ACTIVITY_SECONDS, is_quick
 from ..sql.backend import SqlBackend
 from ..sql.rows import found_row, ordered_writes
 from .records import AskingDatabase, SqliteRecords
+from .schema import LateIndexes, RoomyDatabase
 from .vectors import SqliteVectors
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ _ROWS = (32, 8, 4, 2, 1)
 _LARGEST = (0, *[next(size for size in _ROWS if size <= count) for count in range(1, _ROWS[0] + 1)])
 
 
-class PuttingDatabase(AskingDatabase, Protocol):
+class PuttingDatabase(AskingDatabase, RoomyDatabase, Protocol):
     """A database that commits puts of the usual kind together."""
 
     # What commits, and what reads, on the calling thread without a coroutine; None beside an event loop.
@@ -77,6 +78,10 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
 
     database: PuttingDatabase
 
+    def __init__(self, database: PuttingDatabase, statements: Statements) -> None:
+        super().__init__(database, statements)
+        self._indexes = LateIndexes(database, statements)
+
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         if len(changes) == 1:
             [change] = changes
@@ -93,6 +98,15 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
         query = partial(find_one, self.sql, thread_id, namespace, checkpoint_id, with_writes)
         read_now = self.database.read_now
         return read_now(query) if read_now is not None else await self.database.ask_in_one(query)
+
+    async def page(self, query: Query) -> list[Found]:
+        if query.thread_id is None and query.run_ids is None:
+            await self._indexes.by_age()
+        return await super().page(query)
+
+    async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
+        await self._indexes.by_parent(thread_id)
+        return await super().children(thread_id, keys)
 
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
         try:
@@ -117,6 +131,8 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
             emptied = [key for key, goes in part if not goes]
             return await SqlBackend.remove_checkpoints(self, thread_id, going, emptied, guard)
 
+        if guard is not None:
+            await self._indexes.by_parent(thread_id)
         return await self._in_parts(remove, [*((key, True) for key in keys), *((key, False) for key in settled)])
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
