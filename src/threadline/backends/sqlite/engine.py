@@ -85,7 +85,7 @@ class SqliteEngine:
         self._blocking, self._on_loop = halves
         # The backend itself, for callers that read without a coroutine; None where a layer is between that reads.
         self._bare: SqliteBackend | None = bare[0]
-        self.put_usual: PutUsual | None = None if read_only else self._put_usual
+        self.put_usual: PutUsual | None = None if read_only else self._commit.run
         self.find_now: FindNow | None = None if read_only else self._find_now
         _engines.add(self)
 
@@ -172,13 +172,7 @@ class SqliteEngine:
         self._commit.restart()
         self._executor = None
 
-    def _put_usual(self, change: Change) -> Stamp | None:
-        self._connections.check_open()
-        stamp: Stamp | None = self._commit.run(change)
-        return stamp
-
     def _find_now(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Found | None:
-        self._connections.check_open()
         return self._connections.read_briefly(
             partial(find_one, self._statements, thread_id, namespace, checkpoint_id, True)
         )
