@@ -18,8 +18,6 @@ from threadline.errors import InvalidRequest
 MOMENTS = [
     (owner, method, when)
     for owner, method in (
-        (SqliteCommit, "run"),
-        (SqliteCommit, "_run_alone"),
         (SqliteCommit, "_transact_one"),
         (SqliteCommit, "_do_other"),
         (SqliteConnections, "write"),
@@ -129,7 +127,7 @@ def test_a_caller_that_is_interrupted_while_it_waits_disturbs_nobody(crowd, kind
     check()
 
 
-LINES = [line for name in ("run", "_hand_in", "_ring", "_run_alone") for line in lines_of(getattr(SharedCommit, name))]
+LINES = [line for name in ("run", "_hand_in", "_ring") for line in lines_of(getattr(SharedCommit, name))]
 LINE_IDS = [f"{code.co_name}:{text[:40]}" for code, _, text in LINES]
 
 

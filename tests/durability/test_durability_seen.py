@@ -1,5 +1,6 @@
 """A lone writer does not look at its thread again, unless anybody has changed anything: then it finds out."""
 
+import asyncio
 import os
 import sqlite3
 from contextlib import closing
@@ -7,8 +8,9 @@ from contextlib import closing
 import lives
 import pytest
 
+from threadline.backends.shared_commit import Job
 from threadline.backends.sqlite import put
-from threadline.backends.sqlite.commit import Seen
+from threadline.backends.sqlite.commit import Seen, SqliteCommit
 from threadline.backends.sqlite.room import LogAhead
 from threadline.errors import Conflict
 from threadline.ports.checkpoints import Change
@@ -63,6 +65,50 @@ def test_threads_take_turns_without_a_look(saver, looks):
         saver.put_writes(*plain_writes(step))
         saver.put(*lives.put_arguments("u", step - 1))
     assert looks == []
+
+
+def put_together(saver, *steps):
+    """Steps of threads, each by a task; some of them share a commit."""
+
+    async def act():
+        await asyncio.gather(*(saver.aput(*lives.put_arguments(name, step)) for name, step in steps))
+
+    asyncio.run(act())
+
+
+def test_puts_that_share_a_commit_need_no_look_and_neither_do_those_behind_them(saver, monkeypatch, looks):
+    shared, threads, transact = [], put._threads, SqliteCommit._transact
+
+    def noted(cursor, sql, changes, unknown):
+        looks.extend(changes[at].thread_id for at in unknown)
+        return threads(cursor, sql, changes, unknown)
+
+    def counted(commit, group, before_commit):
+        shared.append(len(group))
+        return transact(commit, group, before_commit)
+
+    monkeypatch.setattr(put, "_threads", noted)
+    monkeypatch.setattr(SqliteCommit, "_transact", counted)
+    names = [f"beside-{number}" for number in range(8)]
+    put_together(saver, *((name, 0) for name in names))
+    put_together(saver, *((name, 1) for name in names), ("t", 4))
+    assert max(shared) > 1
+    saver.put(*lives.put_arguments("t", 5))
+    saver.put(*lives.put_arguments("beside-3", 2))
+    assert looks == []
+
+
+def test_other_work_in_a_shared_commit_is_a_reason_to_look(saver, connect, database, looks):
+    async def tag(tx):
+        await tx.run("UPDATE threadline_threads SET tags = '[]' WHERE thread_id = 'u'")
+
+    commit = saver._engine._commit
+    empty = Change(thread_id="t", now=0.0, stamp=commit._seen._threads["t"].stamp)
+    group = [Job(empty), Job(tag)]
+    commit._transact(group, lambda: None)
+    assert [job.error for job in group] == [None, None]
+    assert group[0].result == empty.stamp
+    check_goes_on(saver, connect, database, looks)
 
 
 def test_what_another_saver_put_is_a_reason_to_look(saver, connect, database, looks):

@@ -94,17 +94,24 @@ class SharedCommit(ABC):
 
     def run(self, work: Any) -> Any:
         """The result of work, once it is committed; the calling thread waits."""
-        if not self._is_alone and (self._queue or self._turn.locked()):
+        if self._queue or self._turn.locked():
             self._refuse_nested()
-            job = Job(work)
-            job.wake = threading.Lock()
-            job.wake.acquire()
-            if self._hand_in(job):
+            if not self._is_alone:
+                job = Job(work)
+                job.wake = threading.Lock()
                 job.wake.acquire()
-                if job.error is not None:
-                    raise job.error
-                return job.result
-        return self._run_alone(work)
+                if self._hand_in(job):
+                    job.wake.acquire()
+                    if job.error is not None:
+                        raise job.error
+                    return job.result
+        thread = get_ident()  # not under the lock: a signal handler may run after any call
+        with self._turn:
+            try:
+                self._lone = thread
+                return self._transact_one(work)
+            finally:
+                self._lone = 0
 
     async def arun(self, work: Any) -> Any:
         """The result of work, once it is committed; the calling task waits."""
@@ -112,7 +119,7 @@ class SharedCommit(ABC):
 
         future = asyncio.get_running_loop().create_future()
         job = Job(work, future)
-        return await future if self._hand_in(job) else self._run_alone(work)
+        return await future if self._hand_in(job) else self.run(work)
 
     def watch(self, note: Callable[[int, float | None], None]) -> None:
         """Have `note` told of each shared commit: how many jobs it has, and for how many seconds the first one waited.
@@ -151,17 +158,6 @@ class SharedCommit(ABC):
         writer = self._writer
         if writer is not None:
             writer.join(_FINISH_SECONDS)
-
-    def _run_alone(self, work: Any) -> Any:
-        if self._is_alone:
-            self._refuse_nested()
-        thread = get_ident()  # not under the lock: a signal handler may run after any call
-        with self._turn:
-            try:
-                self._lone = thread
-                return self._transact_one(work)
-            finally:
-                self._lone = 0
 
     def _refuse_nested(self) -> None:
         """Signal handlers and finalizers run on the thread that they interrupt, whose commit would never end."""

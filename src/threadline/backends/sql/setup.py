@@ -82,7 +82,8 @@ def migrations(prefix: str, types: dict[str, str]) -> list[Migration]:
                 f"forked_from {key}, created {real} NOT NULL, active {real} NOT NULL, expires {real}, "
                 f"tags {text} NOT NULL, metadata {blob}, asked {key})",
                 f"CREATE UNIQUE INDEX IF NOT EXISTS {prefix}threads_by_id ON {prefix}threads (thread_id)",
-                f"CREATE INDEX IF NOT EXISTS {prefix}threads_by_pool ON {prefix}threads (pool)",
+                # Who began a pool is found by its serial.
+                f"CREATE INDEX IF NOT EXISTS {prefix}threads_joined ON {prefix}threads (pool) WHERE pool <> serial",
                 # Threads that may wait for an answer: few, and no cost for the others.
                 f"CREATE INDEX IF NOT EXISTS {prefix}threads_asking ON {prefix}threads (thread_id) "
                 f"WHERE asked IS NOT NULL",
@@ -91,12 +92,8 @@ def migrations(prefix: str, types: dict[str, str]) -> list[Migration]:
                 f"form {whole} NOT NULL, document {blob} NOT NULL, metadata_form {whole} NOT NULL, "
                 f"metadata {blob} NOT NULL, step {whole}, source {key}, run_id {key}, created {real} NOT NULL, "
                 f"searchable {text}, PRIMARY KEY (pool, thread, namespace, id)){rowless}",
-                f"CREATE INDEX IF NOT EXISTS {prefix}checkpoints_by_age ON {prefix}checkpoints (id)",
                 f"CREATE INDEX IF NOT EXISTS {prefix}checkpoints_by_run ON {prefix}checkpoints (run_id) "
                 f"WHERE run_id IS NOT NULL",
-                # Whether a checkpoint has children is asked before it is deleted.
-                f"CREATE INDEX IF NOT EXISTS {prefix}checkpoints_by_parent ON {prefix}checkpoints "
-                f"(pool, thread, namespace, parent)",
                 f"CREATE TABLE IF NOT EXISTS {prefix}writes (pool {whole} NOT NULL, thread {whole} NOT NULL, "
                 f"namespace {key} NOT NULL, checkpoint_id {key} NOT NULL, task_id {key} NOT NULL, "
                 f"idx {whole} NOT NULL, task_path {text} NOT NULL, channel {text} NOT NULL, links {blob} NOT NULL, "

@@ -3,12 +3,13 @@
 Puts of the usual kind go together in a few statements, and so do puts of records that have no condition. Other work
 has a savepoint each, and takes back only itself when it fails.
 
-Who commits alone remembers what was seen of its threads (`Seen`), and does not look again while nothing was changed.
-SQLite tells whether anything was. `PRAGMA data_version` changes with each commit of another connection, also of another
-process; asked inside a write transaction, after which there is no other commit before this one. `total_changes` grows
-with each row that this very connection changes, whoever does it, and does not shrink when that is taken back. What is
-remembered here holds while both are what they were after the last put, on the same connection. So it ends with a
-deletion, a collection, a restored backup, a commit that failed, or a group commit, whichever thread they concern.
+A commit of puts remembers what was seen of their threads (`Seen`), and the next does not look again while nothing was
+changed. SQLite tells whether anything was. `PRAGMA data_version` changes with each commit of another connection, also
+of another process; asked inside a write transaction, after which there is no other commit before this one.
+`total_changes` grows with each row that this very connection changes, whoever does it, and does not shrink when that is
+taken back. What is remembered here holds while both are what they were after the last puts, on the same connection. So
+it ends with a deletion, a collection, a restored backup, a commit that failed, or any other work that was committed,
+whichever thread that concerns.
 """
 
 from __future__ import annotations
@@ -67,20 +68,16 @@ class SqliteCommit(SharedCommit):
         if len(group) == 1 and type(group[0].work) is Change:
             group[0].result = self._transact_one(group[0].work, before_commit)
             return
-        has_begun = False
+        has_begun, seen = False, self._seen
+        puts = [job for job in group if type(job.work) is Change]
 
         def do(connection: sqlite3.Connection) -> None:
             nonlocal has_begun
             has_begun = True
-            puts = [job for job in group if isinstance(job.work, Change)]
-            known = [job for job in puts if job.work.stamp is not None]
-            if known:
-                made = put_together(connection, self._statements, [job.work for job in known])
-                for job, result in zip(known, made, strict=True):
+            if puts:
+                made = put_together(self._statements, [job.work for job in puts], seen, connection)
+                for job, result in zip(puts, made, strict=True):
                     job.result = result
-            for job in puts:
-                if job.work.stamp is None:
-                    job.result = put_one(self._statements, job.work, None, connection)
             writes = [job for job in group if isinstance(job.work, PlainWrites) and job.work.are_puts]
             if writes:
                 first, others = writes[0].work, [job.work for job in writes[1:]]
@@ -94,6 +91,8 @@ class SqliteCommit(SharedCommit):
 
         try:
             self._connections.write(do, before_commit)
+            if puts and seen is not None:
+                seen.confirm()
         except Exception as error:
             if has_begun or len(group) == 1:
                 raise

@@ -195,6 +195,10 @@ class SqliteConnections:
         with self._lock:
             yield self._held_writer()
 
+    def has_room(self) -> bool:
+        """Whether the disk has plenty of room, more than all that is stored takes."""
+        return self._room.is_plenty()
+
     def make_room(self) -> int:
         """Release the reserve and move the log into the file, for a deletion; how many bytes were still missing."""
         with self._lock, translated(self.path):

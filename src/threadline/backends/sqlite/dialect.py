@@ -1,4 +1,4 @@
-"""What is SQLite's own in the common SQL: column types, upserts, JSON, and a transaction of the driver."""
+"""What is SQLite's own in the common SQL: column types, upserts, JSON, pools, and a transaction of the driver."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from typing import Any, TypeVar
 from ...base.drive import run_now
 from ..sql.records import record_marks, standard_upsert
 from ..sql.rows import Transaction
-from ..sql.statements import Dialect
+from ..sql.statements import Dialect, Statements
 
-__all__ = ["COLUMN_TYPES", "SqliteDialect", "SqliteTransaction", "json_at", "page_counts", "plain_rows", "run_in"]
+__all__ = [
+    "COLUMN_TYPES",
+    "SqliteDialect",
+    "SqliteStatements",
+    "SqliteTransaction",
+    "json_at",
+    "page_counts",
+    "plain_rows",
+    "run_in",
+]
 
 T = TypeVar("T")
 
@@ -57,6 +66,20 @@ class SqliteDialect(Dialect):
         at = _noted_at("searchable", key)
         made = f"CREATE INDEX IF NOT EXISTS {name} ON {table} ({at}, path) WHERE {self.space_of_items} = 1"
         return f"SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = '{name}'", made
+
+
+class SqliteStatements(Statements):
+    """The common statements, but for threads of a pool: the index has only those that joined it."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        t = self.t
+        # Who began a pool has its number for a serial.
+        joined = f"SELECT serial FROM {t} JOIN one WHERE pool = id AND pool <> serial"
+        inside = f"serial IN (SELECT id FROM one UNION ALL {joined}) AND pool = (SELECT id FROM one)"
+        one = "WITH one (id) AS (VALUES (?))"
+        self.pool_mates = f"{one} SELECT count(*) FROM {t} WHERE {inside} AND status <> 'deleted'"
+        self.raise_epoch = f"{one} UPDATE {t} SET epoch = epoch + 1 WHERE {inside}"
 
 
 class SqliteTransaction:

@@ -22,10 +22,10 @@ from ...ports.storage import Space
 from ..layers.layer import Layering
 from ..layers.read_only import ReadOnlyLayer
 from ..sql.rows import Transaction
-from ..sql.statements import Statements, check_prefix, indexed_keys
+from ..sql.statements import check_prefix, indexed_keys
 from .commit import SqliteCommit
 from .connections import SqliteConnections
-from .dialect import SqliteDialect, run_in
+from .dialect import SqliteDialect, SqliteStatements, run_in
 from .put import SqliteBackend, find_one
 from .schema import SqliteSchema
 
@@ -76,7 +76,7 @@ class SqliteEngine(Shortcuts):
         )
         self._executor: Executor | None = None
         may_index = setup is not False and not read_only
-        self._statements = statements = Statements(SqliteDialect(indexed, may_index=may_index), prefix)
+        self._statements = statements = SqliteStatements(SqliteDialect(indexed, may_index=may_index), prefix)
         self._commit = SqliteCommit(self._connections, statements, is_alone=_is_bound(connection))
         here = _Database(self._connections, _here, self._commit_here, self._commit, is_given=self._is_given)
         beside = _Database(self._connections, self.hop, self._commit_on_loop, None, is_given=self._is_given)
@@ -86,7 +86,7 @@ class SqliteEngine(Shortcuts):
         # The backend itself, for callers that read without a coroutine; None where a layer is between that reads.
         self._bare: SqliteBackend | None = bare[0]
         if not read_only:
-            self.put_usual, self.find_now = self._put_usual, self._find_now
+            self.put_usual, self.find_now = self._commit.run, self._find_now
             self.aput_usual = None if self._is_given else self._aput_usual
         _engines.add(self)
 
@@ -173,17 +173,11 @@ class SqliteEngine(Shortcuts):
         self._commit.restart()
         self._executor = None
 
-    def _put_usual(self, change: Change) -> Stamp | None:
-        self._connections.check_open()
-        stamp: Stamp | None = self._commit.run(change)
-        return stamp
-
     def _aput_usual(self, change: Change) -> Awaitable[Stamp | None]:
         self._connections.check_open()
         return self._commit.arun(change)
 
     def _find_now(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> Found | None:
-        self._connections.check_open()
         return self._connections.read_briefly(
             partial(find_one, self._statements, thread_id, namespace, checkpoint_id, True)
         )
@@ -239,7 +233,9 @@ class _Database:
         self._call = call
         self._commit = commit
         self.blocking = blocking
-        self.read_now = connections.read_briefly if blocking is not None else None
+        self.has_room = connections.has_room
+        read_now: Callable[[Callable[[sqlite3.Connection], Any]], Any] = connections.read_briefly
+        self.read_now = read_now if blocking is not None else None
 
     async def read(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         return await self._call(lambda: self._connections.read(lambda connection: run_in(connection, work)))

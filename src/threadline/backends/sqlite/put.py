@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache, partial
-from itertools import chain, compress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...errors import StorageFull
@@ -30,6 +30,7 @@ from ...ports.rules import ACTIVITY_SECONDS, is_quick
 from ..sql.backend import SqlBackend
 from ..sql.rows import found_row, ordered_writes
 from .records import AskingDatabase, SqliteRecords
+from .schema import LateIndexes, RoomyDatabase
 from .vectors import SqliteVectors
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ __all__ = ["SqliteBackend", "find_one", "put_one", "put_together"]
 T = TypeVar("T")
 K = TypeVar("K")
 _new = tuple.__new__
+# The stamp of a thread, its serial, and when it was last noted as used.
+_Place = tuple[Stamp, int, float]
 # How many checkpoints of a thread are deleted at a time where there is no room for all.
 _PART = 100
 # Matches no row: a change without witnesses binds this.
@@ -55,7 +58,7 @@ _ROWS = (32, 8, 4, 2, 1)
 _LARGEST = (0, *[next(size for size in _ROWS if size <= count) for count in range(1, _ROWS[0] + 1)])
 
 
-class PuttingDatabase(AskingDatabase, Protocol):
+class PuttingDatabase(AskingDatabase, RoomyDatabase, Protocol):
     """A database that commits puts of the usual kind together."""
 
     # What commits, and what reads, on the calling thread without a coroutine; None beside an event loop.
@@ -77,6 +80,10 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
 
     database: PuttingDatabase
 
+    def __init__(self, database: PuttingDatabase, statements: Statements) -> None:
+        super().__init__(database, statements)
+        self._indexes = LateIndexes(database, statements)
+
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
         if len(changes) == 1:
             [change] = changes
@@ -93,6 +100,15 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
         query = partial(find_one, self.sql, thread_id, namespace, checkpoint_id, with_writes)
         read_now = self.database.read_now
         return read_now(query) if read_now is not None else await self.database.ask_in_one(query)
+
+    async def page(self, query: Query) -> list[Found]:
+        if query.thread_id is None and query.run_ids is None:
+            await self._indexes.by_age()
+        return await super().page(query)
+
+    async def children(self, thread_id: str, keys: CheckpointKeys) -> list[Found]:
+        await self._indexes.by_parent(thread_id)
+        return await super().children(thread_id, keys)
 
     async def remove_thread(self, thread_id: str, deleted_before: str, now: float) -> None:
         try:
@@ -117,6 +133,8 @@ class SqliteBackend(SqliteRecords, SqliteVectors, SqlBackend):
             emptied = [key for key, goes in part if not goes]
             return await SqlBackend.remove_checkpoints(self, thread_id, going, emptied, guard)
 
+        if guard is not None:
+            await self._indexes.by_parent(thread_id)
         return await self._in_parts(remove, [*((key, True) for key in keys), *((key, False) for key in settled)])
 
     async def collect(self, pool: int, candidates: Sequence[bytes], reachable: set[bytes]) -> int:
@@ -270,27 +288,29 @@ def _beginning(table: str) -> str:
     )
 
 
-def put_together(connection: sqlite3.Connection, sql: Statements, changes: Sequence[Change]) -> list[Stamp | None]:
-    """Make changes to threads that are known, inside a write transaction; None for each that was not as expected."""
+def put_together(
+    sql: Statements, changes: Sequence[Change], seen: Seen | None, connection: sqlite3.Connection
+) -> list[Stamp | None]:
+    """Make changes of the usual kind, inside a write transaction; None for each whose thread was not as expected."""
     cursor = connection.cursor()
     cursor.row_factory = None
-    threads = _threads(cursor, sql, changes)
-    is_made = [
-        thread is not None and _is_expected(thread, change) and _has_witnesses(cursor, sql, thread, change)
-        for thread, change in zip(threads, changes, strict=True)
-    ]
+    if seen is not None:
+        seen.renew(connection, cursor.execute)
+    places = _places(cursor, sql, changes, seen)
     chunks: list[Any] = []
     moved: list[Any] = []
     checkpoints: list[Any] = []
     adds: list[Any] = []
     replaces: list[Any] = []
-    for (serial, pool, _, _, _, active, _), change in compress(zip(threads, changes, strict=True), is_made):
-        chunks += [(pool, *chunk) for chunk in change.chunks]
+    made = [(change, *place) for place, change in zip(places, changes, strict=True) if place is not None]
+    for change, (pool, _), serial, active in made:
+        chunks += [(pool, bytearray(a), bytearray(b), form, bytearray(c)) for a, b, form, c in change.chunks]
         if change.moved:
             moved += [(pool, *chunk) for chunk in change.moved]
         checkpoints += [(pool, serial, *row) for row in change.checkpoints]
-        for write in change.writes:
-            (replaces if write.replaces else adds).append((pool, serial, *write[:-1]))
+        if change.writes:
+            adds += _write_values(pool, serial, [write for write in change.writes if not write[-1]])
+            replaces += _write_values(pool, serial, [write for write in change.writes if write[-1]])
         if change.now - active > ACTIVITY_SECONDS:
             cursor.execute(sql.touch, (change.now, change.thread_id))
     for statement, rows in (
@@ -302,7 +322,33 @@ def put_together(connection: sqlite3.Connection, sql: Statements, changes: Seque
     ):
         if rows:
             _insert(cursor, statement, rows)
-    return [change.stamp if made else None for change, made in zip(changes, is_made, strict=True)]
+    if seen is not None:
+        for change, stamp, serial, active in made:
+            noted = change.now if change.now - active > ACTIVITY_SECONDS else active
+            seen.note(change, serial, stamp, noted, connection)
+    return [place[0] if place is not None else None for place in places]
+
+
+def _places(
+    cursor: sqlite3.Cursor, sql: Statements, changes: Sequence[Change], seen: Seen | None
+) -> list[_Place | None]:
+    """Where each change goes; None where its thread, or a witness, is not as it expects."""
+    places: list[_Place | None] = [None] * len(changes)
+    unknown: list[int] = []
+    for at, change in enumerate(changes):
+        held = seen.find(change) if seen is not None else None
+        if held is not None:
+            places[at] = (held.stamp, held.serial, held.active)
+        elif change.stamp is not None:
+            unknown.append(at)
+    for at, thread in _threads(cursor, sql, changes, unknown):
+        change, stamp = changes[at], changes[at].stamp
+        if stamp is not None and _is_expected(thread, change) and _has_witnesses(cursor, sql, thread, change):
+            places[at] = (stamp, thread[0], thread[5])
+    for at, change in enumerate(changes):
+        if change.stamp is None and (serial := _begin(cursor, sql, change, seen)):
+            places[at] = ((serial, 0), serial, change.now)
+    return places
 
 
 def _write_values(pool: int, serial: int, writes: Sequence[WriteRow]) -> list[list[Any]]:
@@ -340,15 +386,19 @@ def _for_rows(statement: str, count: int) -> str:
     return f"{head} VALUES {', '.join([marks] * count)}"
 
 
-def _threads(cursor: sqlite3.Cursor, sql: Statements, changes: Sequence[Change]) -> list[Any]:
-    """The thread of each change, and whether its first witness is there, in one look; None for a thread that is not."""
-    looks = [(at, one.thread_id, *(one.witnesses[0] if one.witnesses else _NOBODY)) for at, one in enumerate(changes)]
+def _threads(
+    cursor: sqlite3.Cursor, sql: Statements, changes: Sequence[Change], unknown: Sequence[int]
+) -> list[tuple[int, Any]]:
+    """The threads of these of the changes, and whether the first witness of each is there, in one look."""
+    looks = [
+        (at, changes[at].thread_id, *(changes[at].witnesses[0] if changes[at].witnesses else _NOBODY)) for at in unknown
+    ]
+    if not looks:
+        return []
     size = next(size for size in _SIZES if len(looks) <= size)
     looks += looks[-1:] * (size - len(looks))
-    found: list[Any] = [None] * len(changes)
-    for at, *thread in cursor.execute(_looking(sql.t, sql.c, size), list(chain.from_iterable(looks))).fetchall():
-        found[at] = thread
-    return found
+    rows = cursor.execute(_looking(sql.t, sql.c, size), list(chain.from_iterable(looks))).fetchall()
+    return list({at: thread for at, *thread in rows}.items())
 
 
 @lru_cache(maxsize=64)

@@ -73,6 +73,11 @@ class Room:
             return None
         return found.f_bavail * found.f_frsize
 
+    def is_plenty(self) -> bool:
+        """Whether the disk has as much room as the database takes, and is not nearly full."""
+        free = self.free_bytes() if self._path else None
+        return free is None or free >= max(size_of(self._path), _SCARCE_BYTES)
+
     def debt_bytes(self, connection: sqlite3.Connection) -> int:
         """By how much the file has yet to grow when the log is moved into it."""
         return max(0, _content_bytes(connection) - size_of(self._path))

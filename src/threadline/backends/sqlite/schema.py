@@ -1,18 +1,33 @@
-"""The tables of a SQLite database: checked when it is opened, created or migrated where the options allow it."""
+"""The tables of a SQLite database: checked when it is opened, created or migrated where the options allow it.
+
+Two indexes are made when they are first needed, because each costs every put a page of the log: checkpoints by their
+id, which a listing of all threads goes by, and by their parent, which a deletion asks for. Few rows are looked through
+without one. Where an index cannot be made, the answers are the same, later.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...base.drive import run_now
+from ...errors import ThreadlineError
 from ...ports.rules import FORMAT
+from ..sql.rows import Database
 from ..sql.setup import Migration, SqlSetup, migrations
-from ..sql.statements import index_name
+from ..sql.statements import Statements, index_name
 from .dialect import COLUMN_TYPES, json_at, plain_rows
 
-__all__ = ["Opened", "SqliteSchema"]
+if TYPE_CHECKING:
+    from ..sql.rows import Transaction
+
+__all__ = ["LateIndexes", "Opened", "RoomyDatabase", "SqliteSchema"]
+
+# So many rows are looked through in a tenth of a millisecond.
+_FEW_ROWS = 400
 
 
 class Opened(NamedTuple):
@@ -82,3 +97,49 @@ class SqliteSchema(SqlSetup):
         if not {"thread_id", "checkpoint_ns", "parent_checkpoint_id"} <= columns:
             return False
         return bool(plain_rows(wire.connection, "SELECT 1 FROM checkpoints LIMIT 1"))
+
+
+class RoomyDatabase(Database, Protocol):
+    """A database that knows of the room on its disk."""
+
+    def has_room(self) -> bool:
+        """Whether the disk has plenty of room, more than all that is stored takes."""
+
+
+class LateIndexes:
+    """Makes the indexes of one store."""
+
+    def __init__(self, database: RoomyDatabase, sql: Statements) -> None:
+        self._database = database
+        self._sql = sql
+        # Those that are there, and those that could not be made.
+        self._settled: set[str] = set()
+
+    async def by_age(self) -> None:
+        """Checkpoints of all threads are about to be read in the order of their ids."""
+        await self._need("checkpoints_by_age", "(id)", f"SELECT 1 FROM {self._sql.c}", ())
+
+    async def by_parent(self, thread_id: str) -> None:
+        """The children of checkpoints of a thread are about to be looked for."""
+        rows = f"SELECT 1 {self._sql.joined} t.thread_id = ?"
+        await self._need("checkpoints_by_parent", "(pool, thread, namespace, parent)", rows, (thread_id,))
+
+    async def _need(self, name: str, columns: str, rows: str, values: tuple[str, ...]) -> None:
+        """Have an index, unless there are few of the rows that would be looked through without it."""
+        name = self._sql.prefix + name
+        if name in self._settled or not self._sql.dialect.may_index:
+            return
+        if not await self._database.read_once(partial(_rows, f"{rows} LIMIT 1 OFFSET {_FEW_ROWS}", values)):
+            return
+        there = f"SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = '{name}'"
+        if not await self._database.read_once(partial(_rows, there, ())):
+            if not self._database.has_room():
+                return  # what is left of the disk is for deletions
+            made = f"CREATE INDEX IF NOT EXISTS {name} ON {self._sql.c} {columns}"
+            with suppress(ThreadlineError):  # another process has the file
+                await self._database.write(partial(_rows, made, ()))
+        self._settled.add(name)
+
+
+async def _rows(statement: str, values: tuple[str, ...], tx: Transaction) -> list[Any]:
+    return await tx.rows(statement, values)
