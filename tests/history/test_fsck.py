@@ -30,6 +30,8 @@ from threadline.backends.memory.engine import MemoryEngine
 from threadline.backends.sql.backend import SqlBackend
 from threadline.backends.sqlite.put import SqliteBackend
 from threadline.chunks.cutting import pieces
+from threadline.chunks.pack import pointer_to
+from threadline.core.integrity.verify import Walk
 from threadline.core.retention.prune import collect_pool
 
 
@@ -275,6 +277,18 @@ def test_a_damaged_orphan_is_an_error_because_a_put_would_rely_on_it(path, saver
     assert not report.ok
     assert report.spoiled_chunks == (digest.hex(),)
     assert not report.damaged
+
+
+def test_an_orphan_that_points_to_no_pack_is_spoiled_unless_it_was_collected_as_well(path, saver):
+    digester, digest = saver._tools.digesters.of(1), b"d" * 16
+    links, content = pointer_to(digester, digest, b"p" * 16, 3)
+
+    async def look(store):
+        return await Walk(store, 1).spoiled([(digest, links, 0, content)])
+
+    assert saver._run(look) == []
+    alter(path, "INSERT INTO threadline_chunks VALUES (1, ?, ?, 0, ?)", (digest, links, content))
+    assert saver._run(look) == [digest]
 
 
 def test_a_leaked_pool_is_named(path, saver, call):

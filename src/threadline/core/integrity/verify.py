@@ -191,11 +191,11 @@ class Walk:
         """Those of some chunks that are at fault, or point into packs that are gone."""
         bad = [stored[0] for stored in rows if self.fault_of(stored) is not None]
         sound = [stored for stored in rows if stored[0] not in bad and stored[1]]
-        packs = {
-            stored[0]: stored[1] for stored in sound if self._points(stored[0], stored[1], self.content_of(stored))
-        }
+        packs = {one[0]: one[1] for one in sound if self._points(one[0], one[1], self.content_of(one))}
         there = await self.store.backend.links(self.pool, sorted(set(packs.values()))) if packs else {}
-        return bad + [digest for digest, pack in packs.items() if pack not in there]
+        gone = [digest for digest, pack in packs.items() if pack not in there]
+        # A collection may have deleted both since the rows were read.
+        return bad + [one[0] for one in (await self.fetch(gone) if gone else ()) if one[1] == packs[one[0]]]
 
     def _place_of(self, stored: Stored, content: bytes) -> int | None:
         """The place in a pack that the row of an item points to; None for any other row."""
