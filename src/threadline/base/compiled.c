@@ -891,7 +891,7 @@ execute(PyObject *module)
         return -1;
     if (straight_prepare(state) < 0 || PyModule_AddFunctions(module, straight_methods) < 0)
         return -1;
-    if (PyModule_AddIntConstant(module, "LANES", has_lanes() ? LANES : 0) < 0)
+    if (PyModule_AddIntConstant(module, "LANES", lanes_here()) < 0)
         return -1;
     return PyModule_AddType(module, state->shot_type);
 }
