@@ -21,7 +21,7 @@
 #include <structmember.h>
 
 /* What base/native.py expects: a module that was compiled of another version of this file is not used. */
-#define INTERFACE 5
+#define INTERFACE 6
 
 /* Values nested deeper, or with more parts, are left to the comparison by bytes. */
 #define DEEPEST 32
@@ -862,6 +862,7 @@ times_of(PyObject *module, PyObject *name)
 #endif
 
 #include "lanes.h"
+#include "values.h"
 
 static PyMethodDef methods[] = {
     {"built", (PyCFunction)(void (*)(void))built, METH_FASTCALL, built_doc},
@@ -875,6 +876,7 @@ static PyMethodDef methods[] = {
     {"times_of", times_of, METH_O, times_of_doc},
 #endif
     {"hashed", hashed, METH_VARARGS, hashed_doc},
+    {"values", (PyCFunction)(void (*)(void))values, METH_FASTCALL, values_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -918,6 +920,9 @@ static void
 release(void *module)
 {
     clear((PyObject *)module);
+    State *state = PyModule_GetState((PyObject *)module);
+    for (int place = 0; place < KEYS_HELD; place++)
+        Py_CLEAR(state->keys[place]);
     straight_release(PyModule_GetState((PyObject *)module));
 }
 
