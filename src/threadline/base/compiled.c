@@ -502,29 +502,45 @@ size_of(unsigned char marker)
     return marker < 0xc0 ? 1 + (marker & 31) : sizes[marker - 0xc0];
 }
 
-/* Whether bytes are among packed values that stand side by side; see `holds_bytes`. */
+/* Whether bytes are among packed values that stand side by side; see `holds_bytes`. What is frequent is told by branches,
+ * which a processor foresees: looking up each size would have it wait for the one before. */
 int
-bytes_are_within(const unsigned char *at, size_t left)
+bytes_are_within(const unsigned char *packed, size_t length)
 {
-    while (left) {
-        int size = size_of(*at);
-        size_t whole = (size_t)size;
-        if (size <= 0) {
-            size_t width = (size_t)-size, length = 0;
-            if (!size || left <= width)
-                return 1;
-            for (size_t place = 1; place <= width; place++)
-                length = length << 8 | at[place];
-            if (length > left)
-                return 1; /* and the sum below cannot overflow */
-            whole = 1 + width + length + (*at < 0xd0); /* an extension has its type beside its length */
+    size_t at = 0;
+    while (at < length) {
+        unsigned char marker = packed[at];
+        if (marker == 0xcb) {
+            at += 9;
+            continue;
         }
-        if (whole > left)
+        if (marker < 0xa0 || marker >= 0xe0) {
+            at++;
+            continue;
+        }
+        if (marker < 0xc0) {
+            at += 1 + (marker & 31);
+            continue;
+        }
+        if (marker == 0xd9 && length - at > 1) {
+            at += 2 + packed[at + 1];
+            continue;
+        }
+        int size = size_of(marker);
+        if (size > 0) {
+            at += (size_t)size;
+            continue;
+        }
+        size_t width = (size_t)-size, inside = 0;
+        if (!size || length - at <= width)
             return 1;
-        at += whole;
-        left -= whole;
+        for (size_t place = 1; place <= width; place++)
+            inside = inside << 8 | packed[at + place];
+        if (inside > length - at)
+            return 1; /* and the sum below cannot overflow */
+        at += 1 + width + inside + (marker < 0xd0); /* an extension has its type beside its length */
     }
-    return 0;
+    return at != length; /* the last one is cut short */
 }
 
 PyDoc_STRVAR(holds_bytes_doc, "holds_bytes(packed)\n--\n\n"

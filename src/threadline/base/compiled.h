@@ -33,7 +33,7 @@ typedef struct {
 /* compiled.c */
 int find_slots(PyObject *classes, PyTypeObject *type, Slots *slots);
 int is_without(PyObject *value, Py_ssize_t offset);
-int bytes_are_within(const unsigned char *at, size_t left);
+int bytes_are_within(const unsigned char *packed, size_t length);
 
 /* straight.c */
 extern PyMethodDef straight_methods[];

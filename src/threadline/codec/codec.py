@@ -144,7 +144,7 @@ class Codec:
             packed = packb(value, self.pack_value, OPTIONS)
         except (TypeError, ValueError, RecursionError):
             return encode_slowly(value, path, self._plan)
-        if (0xC4 in packed or 0xC5 in packed or 0xC6 in packed) and hides_mutable_bytes(value):
+        if may_hold_bytes(packed) and hides_mutable_bytes(value):
             return encode_slowly(value, path, self._plan)
         return packed
 
@@ -302,7 +302,7 @@ class Codec:
                 raise TypeError("only the slow way tells bytearrays from bytes")
             return state
         packed = packb(state, self.pack_within, OPTIONS)
-        if (0xC4 in packed or 0xC5 in packed or 0xC6 in packed) and hides_mutable_bytes(state):
+        if may_hold_bytes(packed) and hides_mutable_bytes(state):
             raise TypeError("only the slow way tells bytearrays from bytes")
         if deepest is not None and len(packed) > deepest and is_deeper(packed, deepest):
             raise TypeError("only the slow way tells how deep it is as a whole")
