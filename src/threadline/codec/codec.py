@@ -225,15 +225,17 @@ class Codec:
 
     def decode_states(self, heads: list[bytes], bodies: list[bytes]) -> list[Any]:
         """The values whose states stand side by side in `bodies`, each with its type header; empty: it is the value."""
-        self.refresh()
+        found = self.refresh()._read(bodies, heads)
+        if found is not None:
+            return found
         builders, names, own = self._builders, set(heads), {}
+        known = len(builders)
         try:
             for head in filter(None, names):
                 if head[0] + 1 != len(head) or head[1:] == GROUP:
                     raise Corrupt("a pack has a damaged type header")
                 own[head] = builders.get(head[1:]) or self._builder_for(head[1:])
-            found = self._read(bodies, heads)
-            if found is not None:
+            if len(builders) > known and (found := self._read(bodies, heads)) is not None:
                 return found
             joined = b"".join((array_header(len(heads)), *bodies))
             check_stack_and_room(joined)
