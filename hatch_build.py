@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 FOLDER = "src/threadline/base"
 SOURCES, HEADERS = (
     [f"{FOLDER}/compiled.c", f"{FOLDER}/straight.c"],
-    [f"{FOLDER}/compiled.h", f"{FOLDER}/lanes.h", f"{FOLDER}/blake.h"],
+    [f"{FOLDER}/compiled.h", f"{FOLDER}/lanes.h", f"{FOLDER}/values.h", f"{FOLDER}/blake.h"],
 )
 MODULE = "threadline.base.compiled"
 

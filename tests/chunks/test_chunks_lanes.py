@@ -23,7 +23,7 @@ needs_lanes = pytest.mark.skipif(not getattr(native, "LANES", 0), reason="the na
 @pytest.mark.parametrize("prefix", [b"", bytes(4), b"p" * 64])
 def test_each_digest_is_that_of_blake2b(key: bytes, prefix: bytes) -> None:
     chance = random.Random(len(key) + len(prefix))
-    for count in range(12):
+    for count in range(20):
         contents = [chance.randbytes(chance.choice(SIZES)) for _ in range(count)]
         expected = [blake2b(prefix + one, digest_size=16, key=key, person=b"node").digest() for one in contents]
         assert hashing.blake2b_each(contents, prefix, key, b"node", 16) == expected

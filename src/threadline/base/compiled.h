@@ -13,10 +13,14 @@ enum {
     N_VERSIONS_SEEN, N_WRITE, N_NAMES
 };
 
+/* How many keys of dicts are held, to be used again. */
+#define KEYS_HELD 512
+
 typedef struct {
     PyTypeObject *shot_type;
     PyTypeObject *hook_type;
     PyObject *names[N_NAMES];
+    PyObject *keys[KEYS_HELD];
     PyObject *unsaid; /* keys of a config that are no metadata */
     PyObject *chain_type, *deque_type; /* what LangGraph's loop gives for a dict and for a list */
 } State;
@@ -29,7 +33,7 @@ typedef struct {
 /* compiled.c */
 int find_slots(PyObject *classes, PyTypeObject *type, Slots *slots);
 int is_without(PyObject *value, Py_ssize_t offset);
-int bytes_are_within(const unsigned char *at, size_t left);
+int bytes_are_within(const unsigned char *packed, size_t length);
 
 /* straight.c */
 extern PyMethodDef straight_methods[];

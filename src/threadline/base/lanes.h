@@ -1,16 +1,17 @@
-/* BLAKE2b of many messages at a time, four side by side: each lane of a vector has a message of its own.
+/* BLAKE2b of many messages at a time, four or eight side by side: each lane of a vector has a message of its own.
  *
- * One message leaves most of a processor idle, because each step of BLAKE2b waits for the one before. Four that do not
- * depend on each other take hardly longer than one. Needs AVX2, which is asked for when the module is loaded; elsewhere
- * LANES is 0, and whoever wants digests asks Python for each of them.
+ * One message leaves most of a processor idle, because each step of BLAKE2b waits for the one before. Some that do not
+ * depend on each other take hardly longer than one. Needs AVX2, or AVX-512 for eight, which is asked for when the module
+ * is loaded; elsewhere LANES is 0, and whoever wants digests asks Python for each of them.
  */
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-#define LANES 4
+#define LANES 8 /* at most */
 #define BLOCK 128
 #define WITH_AVX2 __attribute__((target("avx2")))
+#define WITH_AVX512 __attribute__((target("avx512f")))
 
 static const uint64_t blake2b_iv[8] = {
     0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
@@ -35,7 +36,7 @@ typedef struct {
 typedef struct {
     uint64_t h[8][LANES], counted[LANES], is_last[LANES];
     const unsigned char *block[LANES];
-} Lanes __attribute__((aligned(32)));
+} Lanes __attribute__((aligned(64)));
 
 WITH_AVX2 static inline __m256i
 turned(__m256i word, int by)
@@ -53,9 +54,9 @@ turned(__m256i word, int by)
     c = _mm256_add_epi64(c, d);                                                            \
     b = turned(_mm256_xor_si256(b, c), 63);
 
-/* Take a block of each lane in. */
+/* Take a block of each of four lanes in. */
 WITH_AVX2 static void
-compress_lanes(Lanes *lanes)
+compress_four(Lanes *lanes)
 {
     const __m256i by24 = _mm256_setr_epi8(3, 4, 5, 6, 7, 0, 1, 2, 11, 12, 13, 14, 15, 8, 9, 10,
                                           3, 4, 5, 6, 7, 0, 1, 2, 11, 12, 13, 14, 15, 8, 9, 10);
@@ -63,8 +64,8 @@ compress_lanes(Lanes *lanes)
                                           2, 3, 4, 5, 6, 7, 0, 1, 10, 11, 12, 13, 14, 15, 8, 9);
     __m256i m[16], v[16];
     for (int at = 0; at < 16; at += 4) {
-        __m256i row[LANES];
-        for (int lane = 0; lane < LANES; lane++)
+        __m256i row[4];
+        for (int lane = 0; lane < 4; lane++)
             row[lane] = _mm256_loadu_si256((const __m256i *)(lanes->block[lane] + 8 * at));
         __m256i low = _mm256_unpacklo_epi64(row[0], row[1]), high = _mm256_unpackhi_epi64(row[0], row[1]);
         __m256i low2 = _mm256_unpacklo_epi64(row[2], row[3]), high2 = _mm256_unpackhi_epi64(row[2], row[3]);
@@ -97,6 +98,73 @@ compress_lanes(Lanes *lanes)
     }
 }
 
+#define MIX_EIGHT(a, b, c, d, x, y)                                                        \
+    a = _mm512_add_epi64(_mm512_add_epi64(a, b), x);                                       \
+    d = _mm512_ror_epi64(_mm512_xor_si512(d, a), 32);                                      \
+    c = _mm512_add_epi64(c, d);                                                            \
+    b = _mm512_ror_epi64(_mm512_xor_si512(b, c), 24);                                      \
+    a = _mm512_add_epi64(_mm512_add_epi64(a, b), y);                                       \
+    d = _mm512_ror_epi64(_mm512_xor_si512(d, a), 16);                                      \
+    c = _mm512_add_epi64(c, d);                                                            \
+    b = _mm512_ror_epi64(_mm512_xor_si512(b, c), 63);
+
+/* Words of eight rows, one of each row side by side: four of the rows' eight words, every other one from `first` on. */
+WITH_AVX512 static inline void
+turn_half(const __m512i *pairs, __m512i *words, int first)
+{
+    __m512i even = _mm512_shuffle_i64x2(pairs[0], pairs[1], 0x88), odd = _mm512_shuffle_i64x2(pairs[0], pairs[1], 0xdd);
+    __m512i even2 = _mm512_shuffle_i64x2(pairs[2], pairs[3], 0x88), odd2 = _mm512_shuffle_i64x2(pairs[2], pairs[3], 0xdd);
+    words[first] = _mm512_shuffle_i64x2(even, even2, 0x88);
+    words[first + 2] = _mm512_shuffle_i64x2(odd, odd2, 0x88);
+    words[first + 4] = _mm512_shuffle_i64x2(even, even2, 0xdd);
+    words[first + 6] = _mm512_shuffle_i64x2(odd, odd2, 0xdd);
+}
+
+/* The same of eight lanes. */
+WITH_AVX512 static void
+compress_eight(Lanes *lanes)
+{
+    __m512i m[16], v[16];
+    for (int at = 0; at < 16; at += 8) {
+        __m512i low[4], high[4];
+        for (int pair = 0; pair < 4; pair++) {
+            __m512i one = _mm512_loadu_si512(lanes->block[2 * pair] + 8 * at);
+            __m512i other = _mm512_loadu_si512(lanes->block[2 * pair + 1] + 8 * at);
+            low[pair] = _mm512_unpacklo_epi64(one, other);
+            high[pair] = _mm512_unpackhi_epi64(one, other);
+        }
+        turn_half(low, m + at, 0);
+        turn_half(high, m + at, 1);
+    }
+    for (int at = 0; at < 8; at++) {
+        v[at] = _mm512_load_si512(lanes->h[at]);
+        v[at + 8] = _mm512_set1_epi64((long long)blake2b_iv[at]);
+    }
+    v[12] = _mm512_xor_si512(v[12], _mm512_load_si512(lanes->counted));
+    v[14] = _mm512_xor_si512(v[14], _mm512_load_si512(lanes->is_last));
+#pragma GCC unroll 12
+    for (int round = 0; round < 12; round++) {
+        const unsigned char *order = blake2b_order[round];
+        MIX_EIGHT(v[0], v[4], v[8], v[12], m[order[0]], m[order[1]])
+        MIX_EIGHT(v[1], v[5], v[9], v[13], m[order[2]], m[order[3]])
+        MIX_EIGHT(v[2], v[6], v[10], v[14], m[order[4]], m[order[5]])
+        MIX_EIGHT(v[3], v[7], v[11], v[15], m[order[6]], m[order[7]])
+        MIX_EIGHT(v[0], v[5], v[10], v[15], m[order[8]], m[order[9]])
+        MIX_EIGHT(v[1], v[6], v[11], v[12], m[order[10]], m[order[11]])
+        MIX_EIGHT(v[2], v[7], v[8], v[13], m[order[12]], m[order[13]])
+        MIX_EIGHT(v[3], v[4], v[9], v[14], m[order[14]], m[order[15]])
+    }
+    for (int at = 0; at < 8; at++)
+        _mm512_store_si512(lanes->h[at], _mm512_xor_si512(_mm512_load_si512(lanes->h[at]), _mm512_xor_si512(v[at], v[at + 8])));
+}
+
+/* How many lanes the processor has. */
+static int
+lanes_here(void)
+{
+    return __builtin_cpu_supports("avx512f") ? 8 : __builtin_cpu_supports("avx2") ? 4 : 0;
+}
+
 /* The block of a message that begins at `done`: where it lies, or put together in `room`. */
 static const unsigned char *
 block_of(const Message *message, size_t done, unsigned char *room)
@@ -124,6 +192,8 @@ block_of(const Message *message, size_t done, unsigned char *room)
 static void
 hash_messages(const Message *messages, unsigned char **digests, Py_ssize_t count, const uint64_t *first, size_t digest_size)
 {
+    const int here = count > 4 ? lanes_here() : 4;
+    void (*compress)(Lanes *) = here == 8 ? compress_eight : compress_four;
     static const unsigned char nothing[BLOCK];
     unsigned char room[LANES][BLOCK];
     Py_ssize_t of_lane[LANES], next = 0;
@@ -136,7 +206,7 @@ hash_messages(const Message *messages, unsigned char **digests, Py_ssize_t count
     }
     for (;;) {
         int busy = 0;
-        for (int lane = 0; lane < LANES; lane++) {
+        for (int lane = 0; lane < here; lane++) {
             if (of_lane[lane] < 0 && next < count) {
                 of_lane[lane] = next++;
                 done[lane] = 0;
@@ -155,8 +225,8 @@ hash_messages(const Message *messages, unsigned char **digests, Py_ssize_t count
         }
         if (!busy)
             return;
-        compress_lanes(&lanes);
-        for (int lane = 0; lane < LANES; lane++) {
+        compress(&lanes);
+        for (int lane = 0; lane < here; lane++) {
             if (of_lane[lane] < 0 || !lanes.is_last[lane])
                 continue;
             uint64_t words[8];
@@ -169,16 +239,10 @@ hash_messages(const Message *messages, unsigned char **digests, Py_ssize_t count
     }
 }
 
-static int
-has_lanes(void)
-{
-    return __builtin_cpu_supports("avx2") != 0;
-}
-
 #else
 #define LANES 0
 static int
-has_lanes(void)
+lanes_here(void)
 {
     return 0;
 }
@@ -196,7 +260,7 @@ hashed(PyObject *module, PyObject *args)
     Py_ssize_t prefix_size, key_size, person_size, size;
     if (!PyArg_ParseTuple(args, "Oy#y#y#n", &given, &prefix, &prefix_size, &key, &key_size, &person, &person_size, &size))
         return NULL;
-    if (!has_lanes() || prefix_size > 64 || key_size > 64 || person_size > 16 || size < 1 || size > 64) {
+    if (!lanes_here() || prefix_size > 64 || key_size > 64 || person_size > 16 || size < 1 || size > 64) {
         PyErr_SetString(PyExc_ValueError, "hashed() cannot hash like this, or not on this machine");
         return NULL;
     }

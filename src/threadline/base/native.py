@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 __all__ = ["native"]
 
-_INTERFACE = 5
+_INTERFACE = 6
 
 if TYPE_CHECKING:
     from . import compiled

@@ -216,6 +216,7 @@ class Gatherer:
         digester = self.digesters.of(pool)
         loose: dict[bytes, bytes] = {}
         leaves: dict[bytes, bytes] = {}
+        checked: list[tuple[bytes, bytes, bytes, int]] = []
         for digest, links, content in self._opened(pool, pile, fetched, nodes):
             if digest in nodes and nodes[digest][0] == _OUTER:
                 self._keep_outer(pile, digest, links, content)
@@ -226,15 +227,15 @@ class Gatherer:
             elif (kind := nodes[digest][0]) in _MAY_MOVE and is_pointer(digester, digest, links, content):
                 pile.inner[digest] = links, content[0], kind
             elif digester.node(links, content) == digest:
-                self._keep_node(pile, digest, links, content, kind)
+                checked.append((digest, links, content, kind))
             else:
                 pile.damaged[digest] = "was altered"
         items = _named(loose, digester.items(list(loose.values())), pile)
         pile.items.update(items)
         if items and self.contents.limit_bytes:
             self.contents.add_new(items, _item_cost)
-        for digest, content in _named(leaves, digester.leaves(list(leaves.values())), pile).items():
-            self._keep_node(pile, digest, b"", content, nodes[digest][0])
+        leaves = _named(leaves, digester.leaves(list(leaves.values())), pile)
+        self._keep_nodes(pile, [*checked, *[(each, b"", leaves[each], nodes[each][0]) for each in leaves]])
         if len(fetched) < len(wanted):
             for digest in wanted.difference([row[0] for row in fetched]):
                 pile.damaged[digest] = "is missing"
@@ -275,21 +276,25 @@ class Gatherer:
             raise Corrupt(TOO_MUCH_OF_LITTLE)
         return content
 
-    def _keep_node(self, pile: Pile, digest: bytes, links: bytes, content: bytes, kind: int) -> None:
+    def _keep_nodes(self, pile: Pile, found: Iterable[tuple[bytes, bytes, bytes, int]]) -> None:
+        """Keep nodes whose digests are checked: digest, links, content, what each is wanted as."""
+        kept: list[tuple[bytes, Node | Tree, int]] = []
         held: Node | Tree
-        try:
-            if kind == _ROOT:
-                held = pile.roots[digest] = unpack_root(links, content)
-            elif kind == ANY_PACK:
-                pack = unpack_pack(content)
-                held = pile.nodes[digest] = Node((), pack.keys, pack=pack)
-            else:
-                held = pile.nodes[digest] = unpack_node(links, content, kind)
-        except Corrupt as damage:
-            pile.damaged[digest] = f"is damaged: {damage}"
-            return
+        for digest, links, content, kind in found:
+            try:
+                if kind == _ROOT:
+                    held = pile.roots[digest] = unpack_root(links, content)
+                elif kind == ANY_PACK:
+                    pack = unpack_pack(content)
+                    held = pile.nodes[digest] = Node((), pack.keys, pack=pack)
+                else:
+                    held = pile.nodes[digest] = unpack_node(links, content, kind)
+            except Corrupt as damage:
+                pile.damaged[digest] = f"is damaged: {damage}"
+                continue
+            kept.append((digest, held, len(links) * 4 + len(content) + _NODE_BYTES))
         if self.nodes.limit_bytes:
-            self.nodes.put(digest, held, len(links) * 4 + len(content) + _NODE_BYTES)
+            self.nodes.put_many(kept)
 
     def _keep_outer(self, pile: Pile, digest: bytes, links: bytes, content: bytes) -> None:
         """Keep a pack that others moved into. Its digest is not checked: each pack taken out of it is, by its own."""
@@ -354,8 +359,8 @@ class Gatherer:
                 contents[digest], kinds[digest] = outer.content(place), kind
         for digest in contents.keys() | (pile.inner.keys() & pile.damaged.keys()):
             del pile.inner[digest]
-        for digest, content in _named(contents, self.digesters.of(pool).leaves(list(contents.values())), pile).items():
-            self._keep_node(pile, digest, b"", content, kinds[digest])
+        contents = _named(contents, self.digesters.of(pool).leaves(list(contents.values())), pile)
+        self._keep_nodes(pile, [(each, b"", contents[each], kinds[each]) for each in contents])
 
 
 def _named(contents: dict[bytes, bytes], names: list[bytes], pile: Pile) -> dict[bytes, bytes]:

@@ -48,6 +48,7 @@ _MOST_HEADS = 256
 MOST_ITEMS = 128
 _POINTER_BYTES = 9
 _MISFITS = (ValueError, TypeError, LookupError)
+_BYTES, _NUMBERS = frozenset((bytes,)), frozenset((int,))
 
 
 class Pack:
@@ -162,7 +163,7 @@ def member_of(digester: Digester, digest: bytes, pack: Pack, place: int) -> byte
 def _fits(heads: Any, which: Any, sizes: Any, keys: Any, length: int) -> bool:
     if type(heads) is not list or type(which) is not bytes or type(sizes) is not list or not heads:
         return False
-    if not {bytes}.issuperset(map(type, heads)) or not {int}.issuperset(map(type, sizes)):
+    if not _BYTES.issuperset(map(type, heads)) or not _NUMBERS.issuperset(map(type, sizes)):
         return False
     # A head stands before each of its items when they are taken out: a long one would become many.
     for head in heads:

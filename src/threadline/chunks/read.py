@@ -88,7 +88,7 @@ class Reader:
                 found.append(self.value((links, packed), pile))
         if singles:
             # One call for all: most states have several small values.
-            decoded = iter(self.codec.decode_all(singles))
+            decoded = iter(self.codec.decode_items(singles))
             found = [
                 next(decoded) if value is _SINGLE else [next(decoded)] if value is _ALONE else value for value in found
             ]

@@ -266,9 +266,10 @@ class TypeRules:
                 f"the stored type {name} is not allowed: threadline.register() it, or name it in allowed_types="
             )
         found = _looked_up(name)
-        if not _is_data_class(found):
+        shape = shape_of(found) if issubclass(type(found), type) else None
+        if shape is None:
             found = _nameless.get(name)
-        shape = shape_of(found) if found is not None else None
+            shape = shape_of(found) if found is not None else None
         if shape is None:
             raise NotAllowed(_why_unknown(name))
         return Registration(found, name, shape)

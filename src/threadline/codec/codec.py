@@ -24,12 +24,13 @@ from typing import Any, Protocol
 import ormsgpack
 from ormsgpack import OPT_NON_STR_KEYS
 
+from ..base.native import native
 from ..errors import Corrupt, MissingExtra, NotAllowed, NotSerializable, ThreadlineError
 from .allowed import TypeRules, UnknownTypes, class_name, found_by, registry
 from .builtin import reduce_exception
-from .data_classes import shape_of
+from .data_classes import Together, shape_of
 from .framing import EXT_HEADERS, array_header, ext_frame
-from .limits import DEEPEST, SHALLOW, check_extension, check_room, check_stack_and_room, is_deeper
+from .limits import DEEPEST, SHALLOW, check_extension, check_room, check_stack_and_room, is_ample, is_deeper
 from .packing import (
     OBJECT,
     OPTIONS,
@@ -90,6 +91,9 @@ class ForeignSerializer(Protocol):
 class Codec:
     """Values to bytes and back, under one set of rules."""
 
+    # Whether objects are built without asking the hook for each.
+    _reads_natively = native is not None
+
     def __init__(
         self,
         rules: TypeRules | None = None,
@@ -140,7 +144,7 @@ class Codec:
             packed = packb(value, self.pack_value, OPTIONS)
         except (TypeError, ValueError, RecursionError):
             return encode_slowly(value, path, self._plan)
-        if (0xC4 in packed or 0xC5 in packed or 0xC6 in packed) and hides_mutable_bytes(value):
+        if may_hold_bytes(packed) and hides_mutable_bytes(value):
             return encode_slowly(value, path, self._plan)
         return packed
 
@@ -178,6 +182,9 @@ class Codec:
         """The value of some bytes; NotAllowed or Corrupt when it cannot or may not be rebuilt."""
         if self.generation != registry.generation:
             self._forget()
+        found = self._read([data])
+        if found is not None:
+            return found[0]
         # What is one object may have it all: what it holds is not checked for depth, what that holds is.
         hook = self._whole if data and data[0] in EXT_HEADERS else self._checked
         try:
@@ -190,9 +197,10 @@ class Codec:
                 return self._plainly().decode(data)
             raise failure from None
 
-    def decode_all(self, items: list[bytes]) -> list[Any]:
-        """The values of items of any kind, in one call."""
-        return self.decode(b"".join((array_header(len(items)), *items)))  # type: ignore[no-any-return]
+    def decode_items(self, items: list[bytes]) -> list[Any]:
+        """The values of items that were encoded one by one, in one call."""
+        found = self.refresh()._read(items)
+        return self.decode(b"".join((array_header(len(items)), *items))) if found is None else found
 
     def decode_langgraph(self, data: bytes) -> Any:
         """The value of bytes that LangGraph's serializer packed, or ours: its extension types are read, too."""
@@ -215,38 +223,21 @@ class Codec:
         check_room(data)
         return unpackb(data, ext_hook=Ext)
 
-    def decode_items(self, items: list[bytes]) -> list[Any]:
-        """The values of items that were encoded one by one; objects are unpacked together, which is faster."""
-        if self.generation != registry.generation:
-            self._forget()
-        builders, names, states, sizes = self._builders, [], [array_header(len(items))], EXT_HEADERS
-        try:
-            for item in items:
-                start = sizes[item[0]]
-                if item[start - 1] != OBJECT:
-                    raise KeyError
-                end = start + 1 + item[start]
-                names.append(item[start + 1 : end])
-                states.append(item[end:])
-            for name in set(names) - builders.keys():
-                self._builder_for(name)
-            joined = b"".join(states)
-            check_stack_and_room(joined)
-            unpacked = unpackb(joined, ext_hook=self._checked)
-            return built(names, unpacked, builders)
-        except Exception:  # not objects, or something is wrong, which the slower way will name
-            return self.decode(array_header(len(items)) + b"".join(items))  # type: ignore[no-any-return]
-
     def decode_states(self, heads: list[bytes], bodies: list[bytes]) -> list[Any]:
         """The values whose states stand side by side in `bodies`, each with its type header; empty: it is the value."""
-        self.refresh()
+        found = self.refresh()._read(bodies, heads)
+        if found is not None:
+            return found
         builders, names, own = self._builders, set(heads), {}
-        joined = b"".join((array_header(len(heads)), *bodies))
+        known = len(builders)
         try:
             for head in filter(None, names):
                 if head[0] + 1 != len(head) or head[1:] == GROUP:
                     raise Corrupt("a pack has a damaged type header")
                 own[head] = builders.get(head[1:]) or self._builder_for(head[1:])
+            if len(builders) > known and (found := self._read(bodies, heads)) is not None:
+                return found
+            joined = b"".join((array_header(len(heads)), *bodies))
             check_stack_and_room(joined)
             unpacked = unpackb(joined, ext_hook=self._checked)
             if not own:
@@ -256,6 +247,12 @@ class Codec:
             return [own[head](state) if head else state for head, state in zip(heads, unpacked, strict=True)]
         except Exception:  # something is wrong, which the slower way will name
             return self.decode(framed(heads, bodies))  # type: ignore[no-any-return]
+
+    def _read(self, parts: list[Any], heads: list[bytes] | None = None) -> list[Any] | None:
+        """The values of some parts by the native module; None where another way must be taken (base/values.h)."""
+        if not self._reads_natively or not is_ample(sum(map(len, parts))):
+            return None
+        return native.values(parts, heads, self._builders, Together, self._checked)  # type: ignore[union-attr,no-any-return]
 
     def refresh(self) -> Codec:
         """This codec, which has noticed the registrations made since."""
@@ -307,7 +304,7 @@ class Codec:
                 raise TypeError("only the slow way tells bytearrays from bytes")
             return state
         packed = packb(state, self.pack_within, OPTIONS)
-        if (0xC4 in packed or 0xC5 in packed or 0xC6 in packed) and hides_mutable_bytes(state):
+        if may_hold_bytes(packed) and hides_mutable_bytes(state):
             raise TypeError("only the slow way tells bytearrays from bytes")
         if deepest is not None and len(packed) > deepest and is_deeper(packed, deepest):
             raise TypeError("only the slow way tells how deep it is as a whole")

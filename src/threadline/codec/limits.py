@@ -47,6 +47,7 @@ __all__ = [
     "copied_by",
     "entries_in",
     "has_little_stack",
+    "is_ample",
     "is_deeper",
     "of_length",
     "text_dict",
@@ -147,6 +148,11 @@ def check_stack_and_room(data: bytes) -> None:
         check_depth(data)
     if len(data) > FEW_BYTES:
         check_room(data)
+
+
+def is_ample(size: int) -> bool:
+    """Whether there is stack and memory for so many bytes, whatever they hold."""
+    return not has_little_stack() and (size <= FEW_BYTES or _can_be_had(_MOST_TIMES * size))
 
 
 def check_depth(data: bytes) -> None:

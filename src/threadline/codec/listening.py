@@ -37,6 +37,7 @@ class _Listening(Codec):
     """A codec that notes why its hooks failed, the innermost failure first."""
 
     failures: list[Exception]
+    _reads_natively = False
 
     def _unpack_checked(self, code: int, data: bytes) -> Any:
         return self._noting(super()._unpack_checked, code, data)

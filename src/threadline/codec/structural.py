@@ -144,6 +144,8 @@ class StructuralCodec(Codec):
     `unknown` counts the objects that this process could not have rebuilt, by the names of their types.
     """
 
+    _reads_natively = False  # what is read in two ways would be counted twice
+
     def __init__(self) -> None:
         self.unknown: Counter[str] = Counter()
         self._here = TypeRules()
