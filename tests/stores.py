@@ -10,6 +10,7 @@ import pytest
 
 import threadline
 from threadline.backends.memory.engine import MemoryEngine
+from threadline.backends.server import ServerEngine
 from threadline.backends.sqlite.engine import SqliteEngine
 
 
@@ -29,7 +30,7 @@ def hook_usual_puts(monkeypatch, hooked):
 
     # A property comes before what an engine has set on itself.
     hook = property(get, lambda self, put: self.__dict__.update(put_usual=put))
-    for engine in (MemoryEngine, SqliteEngine):
+    for engine in (MemoryEngine, SqliteEngine, ServerEngine):
         monkeypatch.setattr(engine, "put_usual", hook, raising=False)
 
 
