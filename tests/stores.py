@@ -25,7 +25,7 @@ def hook_usual_puts(monkeypatch, hooked):
     """Have `hooked(put)` take the place of an engine's own way for usual puts, on engines that are open as well."""
 
     def get(self):
-        put = self.__dict__["put_usual"]
+        put = self.__dict__.get("put_usual")
         return put and hooked(put)
 
     # A property comes before what an engine has set on itself.

@@ -98,7 +98,7 @@ class ServerEngine(ABC):
         lend_on_loop: Lend = lambda act: self.lent(self.loops.here(), act)  # noqa: E731
         blocking: Any = self.backend(lend_blocking, is_of_loop=False)
         self._blocking = layered(blocking, BlockingClock())
-        if isinstance(self.blocking, Pool) and not read_only and hasattr(blocking, "put_now"):
+        if isinstance(self.blocking, Pool) and not read_only:
             self.put_usual = self._blocking.put(partial(blocking.put_now, self._lent_now))
         self._on_loop = layered(self.backend(lend_on_loop, is_of_loop=True), LoopClock())
         _engines.add(self)  # only now: one whose options were refused has nothing to close
