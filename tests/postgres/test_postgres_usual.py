@@ -173,16 +173,15 @@ def test_metrics_count_usual_puts(connect, asked):
 
 def test_a_closed_saver_says_so_and_a_change_to_no_tables_is_left_to_the_general_way(connect):
     saver = connect()
-    change = Change(thread_id="t", now=1.0, checkpoints=[
-        CheckpointRow("", "1", None, b"", 0, b"document", 0, b"metadata", 0, "loop", None, 1.0, None)
-    ])  # fmt: skip
-    assert saver._engine.put_usual(change) is None
+    row = CheckpointRow("", "1", None, b"", 0, b"document", 0, b"metadata", 0, "loop", None, 1.0, None)
+    assert saver._engine.put_usual(Change(thread_id="s", now=1.0, checkpoints=[row])) is None
     saver.open()
+    change = Change(thread_id="t", now=1.0, checkpoints=[row])
     assert saver._engine.put_usual(change) is not None
     assert saver._engine.put_usual(change) is None  # it is there: somebody else's, for all that is known
     saver.close()
     with pytest.raises(Closed):
-        saver._engine.put_usual(change)
+        saver._engine.put_usual(Change(thread_id="u", now=1.0, checkpoints=[row]))
 
 
 def test_a_forked_child_puts_on_a_connection_of_its_own(connect, admin):

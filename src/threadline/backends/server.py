@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..base.drive import BlockingClock, LoopClock, run_now
 from ..errors import Closed, ThreadlineError, Unavailable
-from ..ports.checkpoints import Backend
+from ..ports.checkpoints import Backend, Change, Stamp
 from ..ports.engine import FindNow, Operation, PutUsual
 from ..ports.rules import GENERATION_SHIFT
 from .layers.layer import Layering
@@ -82,6 +82,8 @@ class ServerEngine(ABC):
         self.identity = ServerIdentity()
         # How many calls were tried again.
         self.retries = 0
+        # The thread and the stamp of the usual put that was refused last.
+        self._refused: tuple[str, Stamp | None] | None = None
 
     def start(self, retry: int | tuple[int, float] | None, *, read_only: bool) -> None:
         """Make both halves; nothing is connected yet."""
@@ -99,7 +101,7 @@ class ServerEngine(ABC):
         blocking: Any = self.backend(lend_blocking, is_of_loop=False)
         self._blocking = layered(blocking, BlockingClock())
         if isinstance(self.blocking, Pool) and not read_only:
-            self.put_usual = self._blocking.put(partial(blocking.put_now, self._lent_now))
+            self.put_usual = self._blocking.put(partial(self._put_now, partial(blocking.put_now, self._lent_now)))
         self._on_loop = layered(self.backend(lend_on_loop, is_of_loop=True), LoopClock())
         _engines.add(self)  # only now: one whose options were refused has nothing to close
 
@@ -127,6 +129,16 @@ class ServerEngine(ABC):
             if isinstance(error, ThreadlineError):
                 raise
             raise self.translated(error) from error
+
+    def _put_now(self, put: PutUsual, change: Change) -> Stamp | None:
+        """A usual put. One that was refused is asked for again, from what it had encoded: then nothing is sent."""
+        if self._refused is not None and self._refused == (change.thread_id, change.stamp):
+            self._refused = None
+            return None
+        stamp = put(change)
+        if stamp is None:
+            self._refused = change.thread_id, change.stamp
+        return stamp
 
     def _lent_now(self, act: Callable[[Any], T]) -> T:
         """The same of the pool of the sync half, for work that is no coroutine."""

@@ -64,7 +64,8 @@ class PutStatements:
         if len(change.witnesses) > _MOST_WITNESSES:
             return None
         hold = self._held(change, epoch, touches=touches)
-        agreed, decided = self._agreed(change), list[bytes]()
+        decided = list[bytes]()
+        agreed = self._agreed(change) if change.head is not None or change.lease is not None else decided
         if agreed or (change.checkpoints and not change.chunks and not change.moved):
             decided = [f"DO LAST_INSERT_ID({hold})".encode(), *agreed]
             hold = ""
@@ -102,14 +103,14 @@ class PutStatements:
         return f"(SELECT t.serial FROM {' STRAIGHT_JOIN '.join(tables)}{where} {LOCKS[is_alone]})"
 
     def _agreed(self, change: Change) -> list[bytes]:
-        """The statement that looks at a head and a lease, where the change has them."""
+        """The statement that looks at a head, a lease, or both."""
         agree, values = self._agree, list[Any]([change.thread_id])
         if change.head is not None:
             agree, values = agree + self._has_head, [*values, *change.head]
         if change.lease is not None:
             agree += self._has_lease
             values += (len(change.lease), lease_key(change.thread_id), change.lease)
-        return [bound(f"DO LAST_INSERT_ID(({agree}))", values)] if len(values) > 1 else []
+        return [bound(f"DO LAST_INSERT_ID(({agree}))", values)]
 
     def new(self, change: Change) -> list[bytes] | None:
         """A change that begins its thread, which nobody has begun; the same, and the second statement makes the thread.

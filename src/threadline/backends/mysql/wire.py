@@ -136,7 +136,7 @@ class Wire:
         end = self._limited()
         try:
             await connection._execute_command(COMMAND.COM_QUERY, packet)
-            while counts.are_to_come:
+            while counts.status & _MORE:
                 counts.add((await connection._read_packet())._data)
         finally:
             if end is not None:
@@ -153,7 +153,7 @@ class Wire:
         if getattr(connection, "_current_timeout", _UNSET) != connection._read_timeout:
             connection._sock.settimeout(connection._read_timeout)
             connection._current_timeout = connection._read_timeout
-        while counts.are_to_come:
+        while counts.status & _MORE:
             end, number = counts.add_from(_peeked(answers), connection._next_seq_id)
             if end:
                 answers.read(end)
@@ -197,10 +197,6 @@ class _Counts:
     def __init__(self) -> None:
         self.number = self.key = 0
         self.status = _MORE
-
-    @property
-    def are_to_come(self) -> int:
-        return self.status & _MORE
 
     def add(self, answer: bytes) -> None:
         """Take one answer, without its head."""
