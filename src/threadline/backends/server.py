@@ -100,8 +100,9 @@ class ServerEngine(ABC):
         lend_on_loop: Lend = lambda act: self.lent(self.loops.here(), act)  # noqa: E731
         blocking: Any = self.backend(lend_blocking, is_of_loop=False)
         self._blocking = layered(blocking, BlockingClock())
-        if isinstance(self.blocking, Pool) and not read_only:
-            self.put_usual = self._blocking.put(partial(self._put_now, partial(blocking.put_now, self._lent_now)))
+        put_now = getattr(blocking, "put_now", None)  # of backends that have a shorter way
+        if put_now is not None and isinstance(self.blocking, Pool) and not read_only:
+            self.put_usual = self._blocking.put(partial(self._put_now, partial(put_now, self._lent_now)))
         self._on_loop = layered(self.backend(lend_on_loop, is_of_loop=True), LoopClock())
         _engines.add(self)  # only now: one whose options were refused has nothing to close
 
