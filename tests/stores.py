@@ -10,6 +10,7 @@ import pytest
 
 import threadline
 from threadline.backends.memory.engine import MemoryEngine
+from threadline.backends.server import ServerEngine
 from threadline.backends.sqlite.engine import SqliteEngine
 
 
@@ -27,12 +28,12 @@ def hook_usual_puts(monkeypatch, hooked):
     """
 
     def get(self):
-        put = self.__dict__["put_usual"]
+        put = self.__dict__.get("put_usual")
         return put and hooked(put)
 
     # A property comes before what an engine has set on itself.
     hook = property(get, lambda self, put: self.__dict__.update(put_usual=put))
-    for engine in (MemoryEngine, SqliteEngine):
+    for engine in (MemoryEngine, SqliteEngine, ServerEngine):
         monkeypatch.setattr(engine, "put_usual", hook, raising=False)
         monkeypatch.setattr(engine, "aput_usual", property(lambda self: None, lambda self, put: None), raising=False)
 

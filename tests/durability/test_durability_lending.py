@@ -86,6 +86,25 @@ def test_an_interrupt_at_any_line_leaves_all_connections_lendable(code, line, te
     run_now(pool.lend(another))
 
 
+NOW_LINES = of_pool("lend_now", "_take", "_give_back")
+
+
+@pytest.mark.parametrize("is_idle", [False, True], ids=["opened", "idle"])
+@pytest.mark.parametrize(
+    ("code", "line", "text"), NOW_LINES, ids=[f"{code.co_name}:{text[:40]}" for code, _, text in NOW_LINES]
+)
+def test_an_interrupt_at_any_line_without_a_coroutine_leaves_all_connections_lendable(code, line, text, is_idle):
+    driver = Driver()
+    pool = Pool(driver, 1, 1.0, lambda: Unavailable("all in use"))
+    if is_idle:
+        run_now(pool.lend(work))
+    interrupted_at(code, line, lambda: pool.lend_now(lambda line: run_now(work(line))))
+    assert not pool._places.door.locked()
+    assert pool._places._inside == set()
+    assert all(resting.connection.is_open for resting in pool._idle)
+    assert pool.lend_now(lambda line: line.is_open)
+
+
 def test_a_connection_whose_work_was_interrupted_is_closed():
     driver = Driver()
     pool = Pool(driver, 1, 1.0, lambda: Unavailable("all in use"))
@@ -96,6 +115,9 @@ def test_a_connection_whose_work_was_interrupted_is_closed():
     with pytest.raises(KeyboardInterrupt):
         run_now(pool.lend(interrupted))
     assert [line.is_open for line in driver.made] == [False]
+    with pytest.raises(KeyboardInterrupt):
+        pool.lend_now(lambda line: run_now(interrupted(line)))
+    assert [line.is_open for line in driver.made] == [False, False]
     run_now(pool.lend(work))
 
 

@@ -1,6 +1,8 @@
 """A put is one packet, and one that is refused leaves nothing behind; rows come back from few columns as they were."""
 
 import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import lives
 import pymysql
@@ -62,13 +64,14 @@ def begun(backend, **more):
 def after(stamp, **more):
     """A change that brings something for every table."""
     values = {
+        "now": 2.0,
         "chunks": [chunk(b"b"), chunk(b"c")],
         "moved": [chunk(b"a", b"pointer")],
         "checkpoints": [row("2")],
         "writes": [write("2", 0), write("2", 1)],
         "witnesses": [Witness("", "1", 1767323045.6789012)],
     }
-    return Change(thread_id="t", now=2.0, stamp=stamp, **{**values, **more})
+    return Change(thread_id="t", stamp=stamp, **{**values, **more})
 
 
 def contents(root, prefix):
@@ -141,6 +144,72 @@ def test_a_refused_change_writes_nothing(backend, root, prefix, why, only_writes
     assert contents(root, prefix) == before
     # The connection is as good as before.
     assert run_now(backend.apply([after(stamp)])) == [Applied(stamp)]
+
+
+# What comes first in a packet. Chunks and writes decide in their first row, before a checkpoint a query does.
+FIRST = {
+    "chunks": {},
+    "moved chunks": {"chunks": []},
+    "a checkpoint": {"chunks": [], "moved": []},
+    "writes": {"chunks": [], "moved": [], "checkpoints": []},
+    "a head": {"head": ("", "1")},
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize(
+    "meanwhile", ["raises the epoch", "deletes the witness", "archives the thread", "changes nothing"]
+)
+def test_what_is_committed_while_a_put_waits_for_its_pool_is_seen(backend, root, prefix, first, meanwhile):
+    stamp = begun(backend)
+    what = {
+        "raises the epoch": f"UPDATE {prefix}threads SET epoch = epoch + 1",
+        "deletes the witness": f"DELETE FROM {prefix}checkpoints",
+        "archives the thread": f"UPDATE {prefix}threads SET status = 'archived'",
+        "changes nothing": "DO 1",
+    }[meanwhile]
+    if first == "a head" and meanwhile == "deletes the witness":
+        pytest.skip("the head is gone with it")
+    root.begin()
+    root.query(f"SELECT pool FROM {prefix}pools FOR UPDATE")
+    change = after(stamp, **FIRST[first])
+    with ThreadPoolExecutor(1) as threads:
+        putting = threads.submit(lambda: run_now(backend.apply([change])))
+        time.sleep(0.3)
+        assert not putting.done()
+        root.query(what)
+        root.commit()
+        if meanwhile == "archives the thread":
+            with pytest.raises(Conflict, match="archived"):
+                putting.result(30)
+            return
+        [outcome] = putting.result(30)
+    assert isinstance(outcome, Applied if meanwhile == "changes nothing" else Stale)
+    assert (run_now(backend.find("t", "", "2")) is None) is (meanwhile != "changes nothing" or first == "writes")
+
+
+def test_writes_alone_are_one_statement(backend, packets):
+    stamp = begun(backend)
+    run_now(backend.apply([after(stamp, now=100.0)]))  # which notes that the thread is in use
+    packets.clear()
+    change = after(stamp, chunks=[], moved=[], checkpoints=[], now=101.0)
+    assert run_now(backend.apply([change])) == [Applied(stamp)]
+    assert [len(one) for one in packets] == [1]
+    assert run_now(backend.find("t", "", "2")).writes == [write("2", 0), write("2", 1)]
+
+
+def test_many_who_note_at_once_that_a_thread_is_in_use_wait_for_each_other_in_one_direction(connect):
+    savers = [connect(retry=None) for _ in range(6)]
+    backends = [saver.open()._engine._blocking for saver in savers]
+    stamp = begun(backends[0])
+
+    def put(number):
+        for turn in range(10):
+            change = after(stamp, checkpoints=[row(f"{number}-{turn}")], now=100.0 * (turn + 1))
+            assert run_now(backends[number].apply([change])) == [Applied(stamp)]
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(put, range(6)))
 
 
 @pytest.mark.parametrize("status", ["archived", "deleted"])

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import threadline
+from threadline.backends.lending import Pool
 from threadline.testing.making import checkpoint, place
 
 
@@ -125,3 +126,14 @@ def test_a_prune_waits_for_the_server_a_few_times_however_much_it_deletes(saver,
     assert saver.stats().chunks < chunks
     assert [found.metadata["step"] for found in saver.list(place("t"))] == [119, 118]
     assert saver.get(place("t"))["channel_values"]["messages"] == long_list(119)
+
+
+def test_a_usual_put_that_is_refused_is_not_sent_a_second_time_before_the_general_way(saver, admin, monkeypatch):
+    at = saver.put(*arguments(saver.put(*arguments(place("t"), 1)), 2))
+    asked, lend_now = [], Pool.lend_now
+    monkeypatch.setattr(Pool, "lend_now", lambda *args: asked.append(args) or lend_now(*args))
+    for step in (3, 4):
+        admin.execute("UPDATE threadline_threads SET epoch = epoch + 1")
+        at = saver.put(*arguments(at, step))
+    assert len(asked) == 2
+    assert len(saver.get(place("t"))["channel_values"]["messages"]) == 4

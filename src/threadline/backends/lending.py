@@ -115,6 +115,28 @@ class Pool:
                 self._give_back(hold)
                 raise
 
+    def lend_now(self, act: Callable[[Any], T]) -> T:
+        """`lend` of a pool of the sync half, for work that is no coroutine."""
+        hold = _Hold()
+        try:
+            line = run_now(self._take(hold))
+            result = act(line.connection)
+            is_kept: Any = self._driver.is_reusable(line.connection, None)
+            hold.is_kept = is_kept if type(is_kept) is bool else run_now(settled(is_kept))
+            return result
+        except BaseException as error:
+            hold.is_kept = False
+            if hold.line is not None:
+                is_kept = self._driver.is_reusable(hold.line.connection, error)
+                hold.is_kept = run_now(settled(is_kept))
+            raise
+        finally:
+            try:
+                self._give_back(hold)
+            except BaseException:  # an interrupt may come here too
+                self._give_back(hold)
+                raise
+
     def figures(self) -> PoolFigures:
         """The pool at this moment; nothing is waited for, so the numbers may be of different moments."""
         places = self._places

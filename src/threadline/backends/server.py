@@ -18,6 +18,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..base.drive import BlockingClock, LoopClock, run_now
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GENERATION_SHIFT",
     "Lend",
+    "LendNow",
     "PerLoop",
     "ServerDriver",
     "ServerEngine",
@@ -49,6 +51,8 @@ __all__ = [
 T = TypeVar("T")
 # Lends a wire to an act, and translates what its driver raises.
 Lend = Callable[[Callable[[Any], Coroutine[Any, Any, Any]]], Coroutine[Any, Any, Any]]
+# The same on the calling thread, for an act that is no coroutine.
+LendNow = Callable[[Callable[[Any], Any]], Any]
 
 # A connection that was idle for longer is asked for a sign of life: firewalls forget silent ones without a word.
 _RESTED_SECONDS = 30.0
@@ -90,7 +94,11 @@ class ServerEngine(Shortcuts, ABC):
         # Found at each call: a forked child has another pool.
         lend_blocking: Lend = lambda act: self.lent(self.blocking, act)  # noqa: E731
         lend_on_loop: Lend = lambda act: self.lent(self.loops.here(), act)  # noqa: E731
-        self._blocking = layered(self.backend(lend_blocking, is_of_loop=False), BlockingClock())
+        blocking: Any = self.backend(lend_blocking, is_of_loop=False)
+        self._blocking = layered(blocking, BlockingClock())
+        put_now = getattr(blocking, "put_now", None)  # of backends that have a shorter way
+        if put_now is not None and isinstance(self.blocking, Pool) and not read_only:
+            self.put_usual = self._blocking.put(partial(put_now, self._lent_now))
         self._on_loop = layered(self.backend(lend_on_loop, is_of_loop=True), LoopClock())
         _engines.add(self)  # only now: one whose options were refused has nothing to close
 
@@ -114,6 +122,16 @@ class ServerEngine(Shortcuts, ABC):
         """The result of work on a wire, whose driver's errors are translated."""
         try:
             return await source.lend(act)
+        except self.driver_errors as error:
+            if isinstance(error, ThreadlineError):
+                raise
+            raise self.translated(error) from error
+
+    def _lent_now(self, act: Callable[[Any], T]) -> T:
+        """The same of the pool of the sync half, for work that is no coroutine."""
+        self.check_open()
+        try:
+            return self.blocking.lend_now(act)  # type: ignore[union-attr]
         except self.driver_errors as error:
             if isinstance(error, ThreadlineError):
                 raise
@@ -146,6 +164,7 @@ class ServerEngine(Shortcuts, ABC):
     def add_layer(self, layer: Layering) -> None:
         """See the backends of both halves through one more layer; to be called before the first use."""
         self._blocking, self._on_loop = layer(self._blocking, False), layer(self._on_loop, True)
+        self.put_usual = None
 
     def note_retry(self) -> None:
         """A call is tried again."""

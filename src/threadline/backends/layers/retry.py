@@ -10,11 +10,14 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-from ...base.drive import Clock
+from ...base.drive import Clock, run_now
 from ...base.printable import printable
 from ...errors import StorageFull, Unavailable
+from ...ports.checkpoints import Change, Stamp
+from ...ports.engine import PutUsual
 from ...ports.marks import Mark
 from .layer import Call, Layer
 
@@ -61,19 +64,51 @@ class RetryLayer(Layer):
 
         async def retried(*args: Any, **options: Any) -> Any:
             began = self._clock.now()
-            attempt = 1
-            while True:
-                try:
-                    return await call(*args, **options)
-                except StorageFull:
-                    raise
-                except Unavailable as error:
-                    pause = self._pause(attempt, began, error)
-                self._note_retry()
-                await self._clock.sleep(pause)
-                attempt += 1
+            try:
+                return await call(*args, **options)
+            except StorageFull:
+                raise
+            except Unavailable as error:
+                first = error
+            return await self._again(partial(call, *args, **options), began, first)
 
         return retried
+
+    def put(self, put: PutUsual) -> PutUsual:
+        """A usual put that is tried again as other calls are."""
+        if self._policy.tries == 1:
+            return put
+
+        async def again(change: Change) -> Stamp | None:
+            return put(change)
+
+        def retried(change: Change) -> Stamp | None:
+            began = self._clock.now()
+            try:
+                return put(change)
+            except StorageFull:
+                raise
+            except Unavailable as error:
+                first = error
+            stamp: Stamp | None = run_now(self._again(partial(again, change), began, first))
+            return stamp
+
+        return retried
+
+    async def _again(self, call: Call, began: float, error: Unavailable) -> Any:
+        """The result of a call whose first try failed."""
+        attempt = 1
+        while True:
+            pause = self._pause(attempt, began, error)
+            self._note_retry()
+            await self._clock.sleep(pause)
+            attempt += 1
+            try:
+                return await call()
+            except StorageFull:
+                raise
+            except Unavailable as failed:
+                error = failed
 
     def _pause(self, attempt: int, began: float, error: Unavailable) -> float:
         """How many seconds to wait before the next try; raises the error when there is none."""

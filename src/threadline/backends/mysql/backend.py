@@ -34,7 +34,7 @@ from .statements import MysqlStatements
 from .wire import Wire
 
 if TYPE_CHECKING:
-    from ..server import Lend
+    from ..server import Lend, LendNow
 
 __all__ = ["MysqlBackend", "MysqlDatabase", "MysqlTransaction"]
 
@@ -70,18 +70,39 @@ class MysqlBackend(SqlBackend):
                 return [Applied(stamp)]
         return await super().apply(changes)
 
+    def put_now(self, lend: LendNow, change: Change) -> Stamp | None:
+        """Make a change on the calling thread; None where the general way has to be taken (`PutUsual`)."""
+        if not self.database.tables.is_ready:
+            return None
+        check_ids(change)
+        stamp: Stamp | None = lend(partial(self._apply_now, change))
+        return stamp
+
+    def _apply_now(self, change: Change, wire: Wire) -> Stamp | None:
+        wire.most_bytes = self.database.tables.most_bytes
+        made = self._packet(change, wire)
+        return self._stamp_of(change, wire, wire.put_now(made) if made is not None else None)
+
     async def _apply_at_once(self, change: Change, wire: Wire) -> Stamp | None:
         """Make a change by one packet; returns where it is in, None where the general way has to be taken."""
-        touches = change.now - self._noted[change.thread_id] > ACTIVITY_SECONDS
-        epoch_base = wire.generation << GENERATION_SHIFT
-        is_known = change.stamp is not None
-        made = self._put.known(change, epoch_base, touches=touches) if is_known else self._put.new(change)
-        serial = await wire.put(made) if made is not None else None
+        made = self._packet(change, wire)
+        return self._stamp_of(change, wire, await wire.put(made) if made is not None else None)
+
+    def _packet(self, change: Change, wire: Wire) -> list[bytes] | None:
+        """A change as one packet; None where the general way has to be taken."""
+        if change.stamp is None:
+            return self._put.new(change)
+        return self._put.known(change, wire.generation << GENERATION_SHIFT, touches=self._touches(change))
+
+    def _stamp_of(self, change: Change, wire: Wire, serial: int | None) -> Stamp | None:
         if serial is None:
             return None
-        if touches:
+        if self._touches(change):
             self._noted[change.thread_id] = change.now
-        return change.stamp or (serial, epoch_base)
+        return change.stamp or (serial, wire.generation << GENERATION_SHIFT)
+
+    def _touches(self, change: Change) -> bool:
+        return change.now - self._noted[change.thread_id] > ACTIVITY_SECONDS
 
     async def find(
         self, thread_id: str, namespace: str, checkpoint_id: str | None, *, with_writes: bool = True
@@ -134,7 +155,7 @@ class MysqlDatabase:
 
     def __init__(self, lend: Lend, tables: MysqlTables, sql: MysqlStatements, *, is_given: bool) -> None:
         self._lend = lend
-        self._tables = tables
+        self.tables = tables
         self._sql = sql
         # A connection of somebody else has settings of its own, and may be used by a transaction of theirs.
         self.is_given = is_given
@@ -160,10 +181,10 @@ class MysqlDatabase:
         return await self.read_once(work)
 
     async def setup(self) -> None:
-        await self._lend(self._tables.create)
+        await self._lend(self.tables.create)
 
     async def compact(self) -> None:
-        await self.lent(lambda wire: wire.send([f"OPTIMIZE TABLE {', '.join(tables(self._tables.prefix))}".encode()]))
+        await self.lent(lambda wire: wire.send([f"OPTIMIZE TABLE {', '.join(tables(self.tables.prefix))}".encode()]))
 
     async def trim(self) -> None:
         return None  # OPTIMIZE TABLE is all that there is, and writes the tables anew
@@ -194,9 +215,9 @@ class MysqlDatabase:
         """The result of work on a wire, on tables that are there."""
 
         async def on_tables(wire: Wire) -> T:
-            if not self._tables.is_ready:
+            if not self.tables.is_ready:
                 await self._opened(wire)
-            wire.most_bytes = self._tables.most_bytes
+            wire.most_bytes = self.tables.most_bytes
             return await act(wire)
 
         found: T = await self._lend(on_tables)
@@ -205,7 +226,7 @@ class MysqlDatabase:
     async def _opened(self, wire: Wire) -> None:
         if self.is_given:
             wire.refuse_foreign_transaction()
-        await self._tables.open(wire)
+        await self.tables.open(wire)
         if self.is_given:
             # Looking began a transaction where the connection does not commit by itself.
             await wire.send([b"ROLLBACK"])

@@ -25,8 +25,8 @@ from ...errors import InvalidRequest
 from ...ports.checkpoints import Change
 
 __all__ = [
-    "DIGEST_BYTES", "Expression", "ID_BYTES", "Insert", "KEYED", "bound", "bound_many", "check_ids", "encoded",
-    "key_of", "with_text",
+    "DIGEST_BYTES", "Expression", "ID_BYTES", "Insert", "KEYED", "bound", "bound_many", "bound_text", "check_ids",
+    "encoded", "key_of", "with_text",
 ]  # fmt: skip
 
 # How many bytes the keys take. With the numbers beside them they stay below InnoDB's 3072 in every table, and
@@ -63,7 +63,7 @@ class Insert(str):
 
 def bound(statement: str, values: Sequence[Any]) -> bytes:
     """A statement with its values, ready to be sent."""
-    return _bound(statement, values).encode()
+    return bound_text(statement, values).encode()
 
 
 def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: float = math.inf) -> list[bytes]:
@@ -75,7 +75,7 @@ def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: f
     rows: list[str] = []
     size = 0
     for each in values:
-        one = _bound(row, each)
+        one = bound_text(row, each)
         if rows and size + len(one) > most_bytes - len(head) - len(tail):
             made.append(f"{head}{', '.join(rows)}{tail}".encode())
             rows, size = [], 0
@@ -84,7 +84,8 @@ def bound_many(statement: str, values: Sequence[Sequence[Any]], *, most_bytes: f
     return [*made, f"{head}{', '.join(rows)}{tail}".encode()] if rows else made
 
 
-def _bound(statement: str, values: Sequence[Any]) -> str:
+def bound_text(statement: str, values: Sequence[Any]) -> str:
+    """The same, as a part of another statement."""
     parts, kinds = _template(statement)
     made = [*parts]
     at = 1

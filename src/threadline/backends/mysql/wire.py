@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 from pymysql.constants import CLIENT, COMMAND, CR, ER, SERVER_STATUS
 
+from ...base.drive import run_now
 from ...errors import Conflict
 from ..layers.patience import is_unhurried
 from .errors import is_useless
@@ -31,6 +32,11 @@ _IDENTITY = (
 _TOLERANCE_SECONDS = 5.0
 # Numbers from here on stand for a number in so many bytes behind them.
 _LONGER, _SIZES = 0xFB, {0xFC: 2, 0xFD: 3, 0xFE: 8}
+_MORE = int(SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS)
+# A count with the words behind it; whatever is longer is left to the driver.
+_MOST_COUNT = 1024
+_SHORT = 7
+_UNSET = object()
 # What a row of a change fails with whose thread is not as expected (put.py).
 _REFUSED = (ER.BAD_NULL_ERROR, ER.DUP_ENTRY)
 
@@ -92,7 +98,9 @@ class Wire:
 
         None where the packet is too large, or a row was refused: then nothing is written.
         """
-        if not self._can_join or sum(map(len, statements)) + len(statements) > self.most_bytes:
+        if not self.is_of_loop:
+            return self.put_now(statements)
+        if not self._has_room_for(statements):
             return None
         try:
             return await self._counted(b";".join(statements))
@@ -103,31 +111,57 @@ class Wire:
                 return None
             raise
 
+    def put_now(self, statements: Sequence[bytes]) -> int | None:
+        """`put` on a connection that blocks."""
+        if not self._has_room_for(statements):
+            return None
+        try:
+            return self._counted_now(b";".join(statements))
+        except pymysql.err.MySQLError as error:
+            if not is_useless(error):
+                run_now(self.send([b"ROLLBACK"]))
+            if error.args[0] in _REFUSED:
+                return None
+            raise
+
+    def _has_room_for(self, statements: Sequence[bytes]) -> bool:
+        return self._can_join and sum(map(len, statements)) + len(statements) <= self.most_bytes
+
     async def _counted(self, packet: bytes) -> int:
         """Send statements that are answered with counts; returns the key that the second one made, or 0.
 
         The drivers read an answer in twenty steps, of which most are for results that these statements do not have.
         """
-        connection, is_of_loop = self.connection, self.is_of_loop
-        number, key, status = 0, 0, SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS
+        connection, counts = self.connection, _Counts()
         end = self._limited()
         try:
-            answer = connection._execute_command(COMMAND.COM_QUERY, packet)
-            if is_of_loop:
-                await answer
-            while status & SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS:
-                answer = connection._read_packet()
-                if is_of_loop:
-                    answer = await answer
-                made, status = _read_count(answer._data)
-                number += 1
-                if number == 2:
-                    key = made
-            connection.server_status = status
+            await connection._execute_command(COMMAND.COM_QUERY, packet)
+            while counts.status & _MORE:
+                counts.add((await connection._read_packet())._data)
         finally:
             if end is not None:
                 end.cancel()
-        return key
+        connection.server_status = counts.status
+        return counts.key
+
+    def _counted_now(self, packet: bytes) -> int:
+        """The same. All counts that have come are looked at in the driver's buffer, and taken out at once."""
+        connection, counts = self.connection, _Counts()
+        self._limited()
+        connection._execute_command(COMMAND.COM_QUERY, packet)
+        answers = connection._rfile
+        if getattr(connection, "_current_timeout", _UNSET) != connection._read_timeout:
+            connection._sock.settimeout(connection._read_timeout)
+            connection._current_timeout = connection._read_timeout
+        while counts.status & _MORE:
+            end, number = counts.add_from(_peeked(answers), connection._next_seq_id)
+            if end:
+                answers.read(end)
+                connection._next_seq_id = number
+            else:  # an error, or in pieces, or nothing came
+                counts.add(connection._read_packet()._data)
+        connection.server_status = counts.status
+        return counts.key
 
     async def server(self) -> ServerRun:
         """Ask which server this is."""
@@ -153,6 +187,49 @@ class Wire:
 
         # Closed under it, a read ends with the error of a lost connection.
         return asyncio.get_running_loop().call_later(seconds, self.connection.close)
+
+
+class _Counts:
+    """The answers to a packet of statements without rows."""
+
+    __slots__ = ("key", "number", "status")
+
+    def __init__(self) -> None:
+        self.number = self.key = 0
+        self.status = _MORE
+
+    def add(self, answer: bytes) -> None:
+        """Take one answer, without its head."""
+        made, self.status = _read_count(answer)
+        self.number += 1
+        if self.number == 2:
+            self.key = made
+
+    def add_from(self, read: bytes, number: int) -> tuple[int, int]:
+        """Take what is whole at the head of what was read; returns where that ends, and the number that is next."""
+        at, most = 0, len(read)
+        while self.status & _MORE:
+            size = int.from_bytes(read[at : at + 3], "little")
+            start, end = at + 4, at + 4 + size
+            if not _MOST_COUNT >= size > 0 or end > most or read[at + 3] != number or read[start]:
+                break
+            if size == _SHORT:  # both numbers are in a byte each
+                self.status = read[at + 7] | read[at + 8] << 8
+                self.number += 1
+                if self.number == 2:
+                    self.key = read[at + 6]
+            else:
+                self.add(read[start:end])
+            at, number = end, (number + 1) % 256
+        return at, number
+
+
+def _peeked(answers: Any) -> bytes:
+    """What the server has said so far, and at least a byte of it; nothing where the driver has to say why."""
+    try:
+        return answers.peek()  # type: ignore[no-any-return]
+    except OSError:
+        return b""
 
 
 def _read_count(answer: bytes) -> tuple[int, int]:

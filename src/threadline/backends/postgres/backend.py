@@ -24,6 +24,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...base.drive import run_now
 from ...errors import ThreadlineError
 from ...ports.checkpoints import Applied, Change, CheckpointRow, Found, Stale, Stamp
 from ...ports.rules import ACTIVITY_SECONDS, GENERATION_SHIFT
@@ -43,7 +44,7 @@ from .vectors import PostgresVectors
 from .wire import Statement
 
 if TYPE_CHECKING:
-    from ..server import Lend, ServerIdentity
+    from ..server import Lend, LendNow, ServerIdentity
     from .schema import PostgresTables
     from .wire import Question, Result, Session, Step
 
@@ -266,6 +267,7 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         self._identity = identity
         self._together = PerLoop(lambda: Together(self.put_all)) if is_of_loop else None
         self._noted = LastNoted()
+        self._note: Callable[[int, float | None], None] | None = None
 
     def forget_waiting(self) -> None:
         """In a forked child: what waits is the parent's."""
@@ -273,29 +275,30 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
             self._together.take_all()
 
     async def apply(self, changes: Sequence[Change]) -> list[Applied | Stale]:
-        if len(changes) == 1:
-            change = changes[0]
-            is_idle = change.now - self._noted[change.thread_id] > ACTIVITY_SECONDS
-            work = usual(change, self._identity.server or 0.0, may_touch=is_idle)
-            if work is not None:
-                if self._together is not None and work.can_wait:
-                    stamp = await self._together.here().put(work)
-                else:
-                    [stamp] = await self.put_all([work])
-                if stamp is not None:
-                    return [Applied(stamp)]
+        work = self._usual(changes[0]) if len(changes) == 1 else None
+        if work is not None:
+            if self._together is not None and work.can_wait:
+                stamp = await self._together.here().put(work)
+            else:
+                [stamp] = await self.put_all([work])
+            if stamp is not None:
+                return [Applied(stamp)]
         # It is not of the usual kind, or its thread is not as expected.
         return await super().apply(changes)
 
+    def put_now(self, lend: LendNow, change: Change) -> Stamp | None:
+        """Make a change on the calling thread; None where the general way has to be taken (`PutUsual`)."""
+        work = self._usual(change) if self.database.tables.is_ready else None
+        if work is None:
+            return None
+        if self._note is not None:
+            self._note(1, None)
+        stamp: Stamp | None = lend(partial(self._put_one, work))
+        return stamp
+
     def watch(self, note: Callable[[int, float | None], None]) -> None:
-        """Have `note` told how many puts each transaction has. Replaces a method on this object alone."""
-        put_all = self.put_all
-
-        async def noted(works: Sequence[Put]) -> list[Stamp | None]:
-            note(len(works), None)
-            return await put_all(works)
-
-        self.put_all = noted  # type: ignore[method-assign]
+        """Have `note` told how many puts each transaction has."""
+        self._note = note
 
     async def put_all(self, works: Sequence[Put]) -> list[Stamp | None]:
         """The stamps of changes that were made, in one transaction; None for each whose thread is not as expected.
@@ -303,6 +306,8 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         When several fail because of one, each goes the general way, alone. Only the loss of the server is an error of
         all.
         """
+        if self._note is not None:
+            self._note(len(works), None)
         before = self._identity.generation
         try:
             return await self.database.lent(partial(self._put_on, works))
@@ -311,12 +316,25 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
                 raise
             return [None] * len(works)
 
+    def _usual(self, change: Change) -> Put | None:
+        """A change as one statement; None for one that needs several."""
+        is_idle = change.now - self._noted[change.thread_id] > ACTIVITY_SECONDS
+        return usual(change, self._identity.server or 0.0, may_touch=is_idle)
+
+    def _put_one(self, work: Put, session: Session) -> Stamp | None:
+        """`_put_on` for one change, on the calling thread."""
+        change, shape, values = work
+        if not self.database.has_tenant and not shape.is_headed and _is_of_server(change, session):
+            rows = session.asked(self._put.of(shape), values)
+            if rows is not None:
+                return self._stamp_of(change, rows, session.generation)
+        return run_now(self._put_on([work], session))[0]
+
     async def _put_on(self, works: Sequence[Put], session: Session) -> list[Stamp | None]:
         generation = session.generation
         asked: list[Question] = []
         for change, shape, values in works:
-            # A put that relies on chunks it does not send must have learnt of them from the server that answers now.
-            if change.stamp is not None and change.stamp[1] >> GENERATION_SHIFT != generation:
+            if not _is_of_server(change, session):
                 return [None] * len(works)
             asked.append((self._put.of(shape), values))
         if works[0].shape.is_headed:
@@ -352,3 +370,8 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
         for part in self.sql.batches(digests):
             found += (await self.database.ask(self._put.chunks, (pool, BytesArray(part))))[0]
         return found
+
+
+def _is_of_server(change: Change, session: Session) -> bool:
+    """Whether what a put relies on, and does not send, was learnt from the server that answers now."""
+    return change.stamp is None or change.stamp[1] >> GENERATION_SHIFT == session.generation

@@ -92,7 +92,8 @@ class Session:
         self._patience = patience
         # Waits for so many milliseconds until something can be read; None for a connection that was given.
         self.waits = waits
-        self._asks_at_once = waits is not None and not isinstance(connection, psycopg.AsyncConnection)
+        # Whether the calling thread may wait for an answer.
+        self.asks_at_once = waits is not None and not isinstance(connection, psycopg.AsyncConnection)
         self._memory = _memory_of(connection)
 
     def is_at_rest(self) -> bool:
@@ -106,18 +107,20 @@ class Session:
 
     async def ask(self, statement: Statement, values: Sequence[Any]) -> list[Any]:
         """The rows that a statement gives; it is prepared when first used, where the connection allows that."""
+        memory, rows = self._memory, None
+        if self.asks_at_once:
+            rows = self.asked(statement, values)
+        elif statement.name in memory.prepared:
+            [result] = await self._answered(memory.asked(self.pgconn, statement, wired(values)))
+            rows = memory.rows_unless_forgotten(result)
+        return (await self.ask_all([(statement, values)]))[0] if rows is None else rows
+
+    def asked(self, statement: Statement, values: Sequence[Any]) -> list[Any] | None:
+        """The same on a session that `asks_at_once`; None where the statement has to be prepared first."""
         memory = self._memory
         if statement.name not in memory.prepared:
-            return (await self.ask_all([(statement, values)]))[0]
-        if self._asks_at_once:
-            result = self._asked_at_once(statement.name, wired(values))
-        else:
-            [result] = await self._answered(memory.asked(self.pgconn, statement, wired(values)))
-        if result.status == ExecStatus.TUPLES_OK:
-            return memory.rows(result)
-        if memory.is_of_pooler(result):
-            return (await self.ask_all([(statement, values)]))[0]
-        raise error_from_result(result)
+            return None
+        return memory.rows_unless_forgotten(self._asked_at_once(statement.name, wired(values)))
 
     def _asked_at_once(self, name: bytes, values: list[Any]) -> Any:
         """The result of a statement that is prepared: what `_answered` gives, where no generator has to be driven.
@@ -257,6 +260,12 @@ class _Memory:
         self.prepares = False
         self.prepared.clear()
         return True
+
+    def rows_unless_forgotten(self, result: Any) -> list[Any] | None:
+        """The rows of a result; None where the statement is to be prepared anew."""
+        if result.status != ExecStatus.TUPLES_OK and self.is_of_pooler(result):
+            return None
+        return self.rows(result)
 
     def rows(self, result: Any) -> list[Any]:
         """The rows of a result; raises what the server said instead."""

@@ -1,0 +1,199 @@
+"""The usual put, on the calling thread: what goes so, what leaves it, and connections that are lost around it."""
+
+import os
+
+import psycopg
+import pytest
+
+import threadline
+from threadline import Closed, Conflict
+from threadline.backends.postgres.wire import Session
+from threadline.errors import Unavailable
+from threadline.ports.checkpoints import Change, CheckpointRow
+from threadline.testing.making import checkpoint, place
+
+
+def put(saver, at, step, thread_id="t"):
+    """The step's checkpoint, whose list is that of the one before and an item."""
+    values = {"messages": [f"message {number} " * 20 for number in range(step)]}
+    made = checkpoint(values, {"messages": step})
+    return saver.put(at or place(thread_id), made, {"source": "loop", "step": step, "parents": {}}, {"messages": step})
+
+
+def steps(saver, thread_id="t"):
+    return [found.metadata["step"] for found in saver.list(place(thread_id))]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Notes what a saver's engine runs as an operation instead."""
+
+    def watched(saver):
+        went, run = [], saver._engine.run
+
+        def noted(operation):
+            went.append(operation)
+            return run(operation)
+
+        monkeypatch.setattr(saver._engine, "run", noted)
+        return went
+
+    return watched
+
+
+@pytest.fixture
+def lose(monkeypatch, admin):
+    """Ends the next connection that asks something, before the server gets it or before its answer is read."""
+
+    def arrange(moment):
+        original, pending = Session._asked_at_once, [moment]
+
+        def asked(self, name, values):
+            if not pending:
+                return original(self, name, values)
+            pending.clear()
+            if moment == "answered":
+                original(self, name, values)
+            admin.execute("SELECT pg_terminate_backend(%s)", (self.connection.info.backend_pid,))
+            return original(self, b"nothing", [])
+
+        monkeypatch.setattr(Session, "_asked_at_once", asked)
+
+    return arrange
+
+
+def test_usual_puts_and_writes_are_no_operations(connect, asked):
+    saver = connect()
+    put(saver, None, 1, "warm")
+    went = asked(saver)
+    at = put(saver, None, 1)
+    for step in range(2, 6):
+        saver.put_writes(at, [("messages", step)], "task")
+        at = put(saver, at, step)
+    assert not went
+    assert steps(saver) == [5, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("moment", ["asked", "answered"])
+@pytest.mark.parametrize("verb", ["put", "put_writes", "first put"])
+def test_a_connection_that_is_lost_around_a_put_leaves_it_made_once(connect, lose, verb, moment):
+    saver = connect()
+    saver.put_writes(put(saver, put(saver, None, 1, "warm"), 2), [("messages", "written")], "task")  # all prepared
+    at = put(saver, put(saver, None, 1), 2)
+    generation = saver._engine.identity.generation
+    lose(moment)
+    if verb == "put":
+        put(saver, at, 3)
+    elif verb == "put_writes":
+        saver.put_writes(at, [("messages", "written")], "task")
+    else:
+        put(saver, None, 1, "new")
+    assert saver._engine.identity.generation > generation
+    assert saver._engine.retries == 1
+    assert steps(saver) == ([3, 2, 1] if verb == "put" else [2, 1])
+    assert steps(saver, "new") == ([1] if verb == "first put" else [])
+    found = connect().get_tuple(at)
+    assert [value for *_, value in found.pending_writes] == (["written"] if verb == "put_writes" else [])
+
+
+@pytest.mark.parametrize("moment", ["asked", "answered"])
+def test_without_retries_a_lost_connection_is_an_error_and_the_put_can_be_made_again(connect, lose, moment):
+    saver = connect(retry=None)
+    at = put(saver, put(saver, None, 1), 2)
+    lose(moment)
+    with pytest.raises(Unavailable):
+        put(saver, at, 3)
+    put(saver, at, 4)
+    assert steps(saver) == ([4, 3, 2, 1] if moment == "answered" else [4, 2, 1])
+
+
+def test_a_stale_stamp_leaves_the_usual_way_and_all_chunks_are_sent(connect, asked, admin):
+    saver = connect()
+    at = put(saver, put(saver, None, 1), 2)
+    admin.execute("DELETE FROM threadline_chunks")
+    admin.execute("UPDATE threadline_threads SET epoch = epoch + 1")
+    went = asked(saver)
+    at = put(saver, at, 3)
+    assert went
+    went.clear()
+    put(saver, at, 4)
+    assert not went
+    assert len(connect().get(place("t"))["channel_values"]["messages"]) == 4
+
+
+@pytest.mark.parametrize("status", ["archived", "deleted"])
+def test_a_thread_that_was_closed_meanwhile_refuses(connect, status):
+    saver, other = connect(), connect()
+    at = put(saver, put(saver, None, 1), 2)
+    thread = other.thread("t")
+    thread.archive() if status == "archived" else thread.delete()
+    with pytest.raises(Conflict, match=status):
+        put(saver, at, 3)
+    with pytest.raises(Conflict, match=status):
+        saver.put_writes(at, [("messages", 1)], "task")
+
+
+def test_fences_and_leases_are_checked_by_operations(connect, asked):
+    saver = connect(fencing=True)
+    with saver.lock("t"):
+        at = put(saver, None, 1)
+        went = asked(saver)
+        put(saver, at, 2)
+        assert len(went) == 1
+    other = connect(fencing=True)
+    other.get(place("t"))
+    put(saver, None, 1, "u")
+    with pytest.raises(Conflict):
+        put(other, at, 3)
+
+
+def test_a_layer_between_and_connections_that_were_given_have_no_such_way(connect, postgres_url, schema):
+    assert connect()._engine.put_usual is not None
+    assert connect(metrics=True)._engine.put_usual is not None  # which counts them itself
+    assert connect(read_only=True, setup=False)._engine.put_usual is None
+    saver = connect()
+    saver._engine.add_layer(lambda backend, is_of_loop: backend)
+    assert saver._engine.put_usual is None
+    with psycopg.connect(postgres_url, autocommit=True) as given:
+        given.execute(f'SET search_path = "{schema}"')
+        saver = threadline.connect(connection=given)
+        assert saver._engine.put_usual is None
+        put(saver, None, 1)
+        assert steps(saver) == [1]
+
+
+def test_metrics_count_usual_puts(connect, asked):
+    saver = connect(metrics=True)
+    at = put(saver, None, 1)
+    went = asked(saver)
+    put(saver, at, 2)
+    assert not went
+    assert 'threadline_commit_group_size_count{db_system_name="postgresql"} 2' in saver.metrics.exposition()
+
+
+def test_a_closed_saver_says_so_and_a_change_to_no_tables_is_left_to_the_general_way(connect):
+    saver = connect()
+    row = CheckpointRow("", "1", None, b"", 0, b"document", 0, b"metadata", 0, "loop", None, 1.0, None)
+    assert saver._engine.put_usual(Change(thread_id="s", now=1.0, checkpoints=[row])) is None
+    saver.open()
+    change = Change(thread_id="t", now=1.0, checkpoints=[row])
+    assert saver._engine.put_usual(change) is not None
+    assert saver._engine.put_usual(change) is None  # it is there: somebody else's, for all that is known
+    saver.close()
+    with pytest.raises(Closed):
+        saver._engine.put_usual(Change(thread_id="u", now=1.0, checkpoints=[row]))
+
+
+def test_a_forked_child_puts_on_a_connection_of_its_own(connect, admin):
+    saver = connect()
+    at = put(saver, None, 1)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            put(saver, at, 2)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    put(saver, at, 3)
+    assert steps(saver) == [3, 2, 1]
