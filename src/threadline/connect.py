@@ -168,7 +168,10 @@ def _add_cold_tier(engine: Any, cold: str, cache: str | os.PathLike[str] | None,
         return open_objects(cold, is_of_loop=is_of_loop, cache=cache, cache_bytes=bound)
 
     halves = {is_of_loop: objects(is_of_loop) for is_of_loop in (False, True)}
+    shorter = engine.put_usual, engine.aput_usual, engine.find_now
     engine.add_layer(lambda backend, is_of_loop: TieredLayer(backend, halves[is_of_loop]))
+    # The layer reads chunks: puts and rows of checkpoints do not go through it.
+    engine.put_usual, engine.aput_usual, engine.find_now = shorter
 
 
 def _plain_engine(url: str | os.PathLike[str] | None, options: dict[str, Any]) -> tuple[str, Engine]:

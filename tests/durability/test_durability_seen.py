@@ -9,7 +9,7 @@ import lives
 import pytest
 
 from threadline.backends.shared_commit import Job
-from threadline.backends.sqlite import put
+from threadline.backends.sqlite import commit, put
 from threadline.backends.sqlite.commit import Seen, SqliteCommit
 from threadline.backends.sqlite.room import LogAhead
 from threadline.errors import Conflict
@@ -241,3 +241,89 @@ def test_nothing_is_remembered_beside_a_trigger(saver, database, connect):
     saver.put(*lives.put_arguments("t", 4))
     with pytest.raises(Conflict, match="archived"):
         saver.put(*lives.put_arguments("t", 5))
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """The changes that were made by one statement, and what came of each."""
+    made, put_at_once = [], commit.put_at_once
+
+    def noting(sql, change, seen, connection):
+        made.append(put_at_once(sql, change, seen, connection))
+        return made[-1]
+
+    monkeypatch.setattr(commit, "put_at_once", noting)
+    monkeypatch.setattr(LogAhead, "is_due", lambda self: False)
+    return made
+
+
+def small(saver, step, parent=None):
+    """A put without chunks, which is one statement."""
+    made = checkpoint(step, {"count": step}, {"count": step})
+    config = parent or {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+    return saver.put(config, made, {"step": step}, {"count": step})
+
+
+def checkpoint(step, values, versions):
+    usual = {"v": 4, "id": lives.id_of(step), "ts": "2026-01-01T00:00:00+00:00", "versions_seen": {}}
+    return {**usual, "channel_values": values, "channel_versions": versions, "updated_channels": [*values]}
+
+
+def test_rows_of_one_table_are_one_statement_and_what_was_seen_holds_on(saver, looks, alone, connect, database):
+    there = small(saver, 1, small(saver, 0))
+    saver.put_writes(there, [("count", 7), ("other", None)], "task")
+    assert len(alone) == 2
+    assert all(alone)
+    looks.clear()
+    saver.put(*lives.put_arguments("t", 4))  # has chunks; nobody else has written since
+    assert not looks
+    found = connect(database).get_tuple(there)
+    assert found.checkpoint["channel_values"] == {"count": 1}
+    assert sorted(found.pending_writes) == [("task", "count", 7), ("task", "other", None)]
+    saver.put_writes(there, [("count", 8)], "task")  # the first one counts
+    assert sorted(connect(database).get_tuple(there).pending_writes) == sorted(found.pending_writes)
+
+
+@pytest.mark.parametrize("kind", ["put", "put_writes"])
+@pytest.mark.parametrize("change", ["deleted", "archived", "collected", "begun anew"])
+def test_one_statement_changes_nothing_where_its_thread_is_not_as_expected(
+    saver, alone, connect, database, kind, change
+):
+    """Another process has deleted, archived or collected it since."""
+    there, other = small(saver, 0), connect(database)
+    if change == "archived":
+        other.thread("s").archive()
+    elif change == "collected":
+        with closing(sqlite3.connect(database)) as connection, connection:
+            connection.execute("UPDATE threadline_threads SET epoch = epoch + 1 WHERE thread_id = 's'")
+    else:
+        other.delete_thread("s")
+    if change == "begun anew":
+        small(other, 5)
+
+    def act():
+        return small(saver, 1, there) if kind == "put" else saver.put_writes(there, [("count", 7)], "task")
+
+    if change == "collected":
+        act()
+        found = connect(database).get_tuple({"configurable": {"thread_id": "s"}})
+        assert found.checkpoint["channel_values"] == {"count": int(kind == "put")}
+    else:
+        with pytest.raises(Conflict):
+            act()
+    assert alone[0] is None
+    assert not any(alone) or change == "collected"
+
+
+def test_a_trigger_ends_what_was_seen_behind_one_statement(saver, looks, alone, database):
+    there = small(saver, 0)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(
+            "CREATE TRIGGER meddling AFTER INSERT ON threadline_writes BEGIN "
+            "UPDATE threadline_threads SET tags = tags; END"
+        )
+    saver.put(*lives.put_arguments("t", 4))
+    looks.clear()
+    saver.put_writes(there, [("count", 7)], "task")
+    saver.put(*lives.put_arguments("t", 5))
+    assert looks == ["t"]

@@ -53,6 +53,11 @@ class Committing(SharedCommit):
         thread.start()
         return thread
 
+    def wait_behind(self, *works):
+        for number, work in enumerate(works, 1):
+            self.hand_in(work)
+            until(lambda number=number: len(self._waiting) == number)
+
     def hand_in_behind(self, *works):
         for work in works:
             self.hand_in(work)
@@ -62,6 +67,12 @@ class Committing(SharedCommit):
         for event in events:
             until(lambda event=event: event in self.events)
             self.gate(event).set()
+
+
+class Crowd(Committing):
+    """Callers who meet are many."""
+
+    _is_crowd = property(lambda self: True, lambda self, was_one: None)
 
 
 def until(condition):
@@ -74,7 +85,7 @@ def until(condition):
 @pytest.fixture
 def committing():
     """`a` committed alone, on its own thread; the writer commits `b`, `c` and `d` together."""
-    doing = Committing()
+    doing = Crowd()
     doing.hand_in("a")
     until(lambda: doing.events)
     doing.hand_in_behind("b", "c", "d")
@@ -90,6 +101,41 @@ def test_a_lone_caller_commits_on_its_own_thread():
         doing.gate(event).set()
     assert doing.run("a") == "done a"
     assert doing._writer is None
+
+
+def test_few_callers_who_meet_wait_for_their_turn_and_need_no_writer():
+    doing = Committing()
+    doing.hand_in("a")
+    until(lambda: doing.events)
+    doing.wait_behind("b", "c")
+    doing.proceed("rows a", "commit a")
+    for event in ("rows b", "commit b", "rows c", "commit c"):
+        doing.gate(event).set()
+    until(lambda: len(doing.told) == 3)
+    assert doing._writer is None
+    until(lambda: not doing._waiting)
+
+
+def test_the_fifth_caller_who_meets_others_hands_in_and_a_crowd_does_so_at_once():
+    doing = Committing()
+    doing.hand_in("a")
+    until(lambda: doing.events)
+    doing.wait_behind("b", "c", "d", "e")
+    doing.hand_in_behind("f", "g", "h", "i")
+    assert not doing._is_crowd
+    doing.proceed("rows a", "commit a")
+    for work in ("b", "c", "d", "e"):
+        for event in ("rows", "commit"):
+            doing.gate(f"{event} {work}").set()
+    doing.proceed("rows fghi", "commit fghi")
+    until(lambda: len(doing.told) == 9)
+    assert doing._is_crowd
+    doing.hand_in("j")
+    until(lambda: "rows j" in doing.events)
+    doing.hand_in_behind("k")
+    doing.proceed("rows j", "commit j", "rows k", "commit k")
+    until(lambda: len(doing.told) == 11)
+    assert not doing._is_crowd
 
 
 def test_a_group_is_told_before_the_next_one_commits(committing):

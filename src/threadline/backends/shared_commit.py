@@ -84,6 +84,10 @@ class SharedCommit(ABC):
         self._turn = threading.Lock()
         # Id of the caller's thread that commits alone; 0 if the writer thread commits or no commit is running.
         self._lone = 0
+        # Ids of the callers' threads that wait, or waited, to commit alone. A hint: more that meet may get in.
+        self._waiting: set[int] = set()
+        # Whether the last commit that callers shared was one of many.
+        self._is_crowd = False
         # Guards the queue against a writer that is about to end. Held while the process forks.
         self._door = threading.Lock()
         # Locked until as many jobs wait as the writer waits for.
@@ -94,9 +98,12 @@ class SharedCommit(ABC):
 
     def run(self, work: Any) -> Any:
         """The result of work, once it is committed; the calling thread waits."""
+        thread = get_ident()  # not under the lock: a signal handler may run after any call
         if self._queue or self._turn.locked():
             self._refuse_nested()
-            if not self._is_alone:
+            if self._is_alone or not (self._queue or self._is_crowd or len(self._waiting) >= _CROWD):
+                self._waiting.add(thread)
+            else:
                 job = Job(work)
                 job.wake = threading.Lock()
                 job.wake.acquire()
@@ -105,13 +112,15 @@ class SharedCommit(ABC):
                     if job.error is not None:
                         raise job.error
                     return job.result
-        thread = get_ident()  # not under the lock: a signal handler may run after any call
-        with self._turn:
-            try:
-                self._lone = thread
-                return self._transact_one(work)
-            finally:
-                self._lone = 0
+        try:
+            with self._turn:
+                try:
+                    self._lone = thread
+                    return self._transact_one(work)
+                finally:
+                    self._lone = 0
+        finally:
+            self._waiting.discard(thread)
 
     async def arun(self, work: Any) -> Any:
         """The result of work, once it is committed; the calling task waits."""
@@ -209,6 +218,7 @@ class SharedCommit(ABC):
                 self._lone = 0
                 group = [self._queue.popleft() for _ in range(min(len(self._queue), self.most_together))]
                 self._commit(group, tell)
+            self._is_crowd = len(group) >= _CROWD
             # Callers that are told go on at once and compete for the interpreter. Told just before the next commit,
             # they run while the disk is busy.
             done += group

@@ -865,9 +865,8 @@ times_of(PyObject *module, PyObject *name)
         PyErr_SetString(PyExc_TypeError, "times_of() takes bytes");
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS
+    /* The interpreter is kept: what others would do meanwhile takes longer than this, and it would have to wait for them. */
     failed = stat(PyBytes_AS_STRING(name), &found);
-    Py_END_ALLOW_THREADS
     if (failed)
         Py_RETURN_NONE;
     return Py_BuildValue(

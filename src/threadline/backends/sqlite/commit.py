@@ -25,7 +25,7 @@ from ..sql.records import PlainWrites
 from .connections import SqliteConnections
 from .dialect import run_in
 from .errors import translated
-from .put import put_one, put_together
+from .put import is_one_statement, put_at_once, put_one, put_together
 
 if TYPE_CHECKING:
     from ..sql.statements import Statements
@@ -59,6 +59,10 @@ class SqliteCommit(SharedCommit):
         if type(work) is not Change:
             return super()._transact_one(work)
         seen = self._seen
+        if seen is not None and is_one_statement(work):
+            stamp = self._connections.write_at_once(partial(put_at_once, self._statements, work, seen))
+            if stamp is not None:
+                return stamp
         made = self._connections.write(partial(put_one, self._statements, work, seen), before_waiting)
         if seen is not None:
             seen.confirm()
@@ -171,6 +175,20 @@ class Seen:
         for row in change.checkpoints:
             rows[row[0], row[1]] = row[11]
         self._next = connection, self._version, connection.total_changes
+
+    def follow(self, change: Change, added: int, before: int, connection: sqlite3.Connection) -> None:
+        """Remember on, behind one statement that added so many rows of a change, and made sure of its thread by itself.
+
+        Another connection that committed before it shows at the next look: the version is still that of the last put.
+        """
+        moment, total = self._moment, connection.total_changes
+        if moment is None or moment[0] is not connection or moment[2] != before or total != before + added:
+            return
+        thread = self._threads.get(change.thread_id)
+        if thread is not None and thread.stamp == change.stamp:
+            for row in change.checkpoints:
+                thread.rows[row[0], row[1]] = row[11]
+        self._moment = connection, moment[1], total
 
     def confirm(self) -> None:
         """The put is committed: what was noted holds."""

@@ -189,6 +189,26 @@ class SqliteConnections:
                 if self._file.lost is not None:
                     self._let_go()
 
+    def write_at_once(self, work: Work[T]) -> T | None:
+        """The result of work that is one statement, a transaction by itself; None where `write` is needed, or is to
+        say what is wrong."""
+        with self._lock:
+            connection = self._writer
+            if connection is None or connection.in_transaction or not self._is_usable():
+                return None
+            if time.monotonic() >= self._room.looks_again or self._ahead.is_due():
+                return None
+            try:
+                self._file.check(connection)  # before the commit: see `_transact`
+                result = work(connection)
+                self._wrote = get_ident()
+                return result
+            except (sqlite3.Error, UnicodeEncodeError):
+                return None
+            finally:
+                if self._file.lost is not None:
+                    self._let_go()
+
     @contextmanager
     def alone(self) -> Iterator[sqlite3.Connection]:
         """The connection that writes, outside of any transaction; no put goes through it meanwhile."""
@@ -268,6 +288,9 @@ class SqliteConnections:
         if self._is_closed:
             raise Closed
         self._file.check_not_lost()
+
+    def _is_usable(self) -> bool:
+        return not self._is_closed and self._file.lost is None
 
     def writer(self) -> sqlite3.Connection:
         """The connection that writes; the first call opens the database and checks or creates its schema."""

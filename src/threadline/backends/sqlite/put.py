@@ -46,6 +46,8 @@ K = TypeVar("K")
 _new = tuple.__new__
 # The stamp of a thread, its serial, and when it was last noted as used.
 _Place = tuple[Stamp, int, float]
+# A statement that adds more writes than these is not worth keeping.
+_MOST_AT_ONCE = 8
 # How many checkpoints of a thread are deleted at a time where there is no room for all.
 _PART = 100
 # Matches no row: a change without witnesses binds this.
@@ -217,20 +219,14 @@ def put_one(sql: Statements, change: Change, seen: Seen | None, connection: sqli
     if seen is not None:
         seen.renew(connection, execute)
     if change.stamp is None:
-        pool = serial = _begin(cursor, sql, change, seen)
-        stamp, active = (pool, 0), change.now
-        if not serial:
-            return None
+        place = _begin(cursor, sql, change, seen)
     else:
-        stamp = change.stamp
-        pool = stamp[0]
         held = seen.find(change) if seen is not None else None
-        if held is not None:
-            serial, active = held.serial, held.active
-        elif (looked := _look(cursor, sql, change)) is not None:
-            serial, active = looked
-        else:
-            return None
+        place = (held.stamp, held.serial, held.active) if held is not None else _look(cursor, sql, change)
+    if place is None:
+        return None
+    stamp, serial, active = place
+    pool = stamp[0]
     if len(chunks) == 1:
         digest, links, form, data = chunks[0]
         # Python's driver looks for an adapter of every bytes object, and of no bytearray.
@@ -256,27 +252,82 @@ def put_one(sql: Statements, change: Change, seen: Seen | None, connection: sqli
     return stamp
 
 
-def _look(cursor: sqlite3.Cursor, sql: Statements, change: Change) -> tuple[int, float] | None:
-    """The serial of a thread and when it was noted as used; None if it, or a witness, is not as the change expects."""
+def is_one_statement(change: Change) -> bool:
+    """Whether a change to a known thread adds rows to one table, in few columns: `put_at_once` makes it."""
+    if change.stamp is None or change.chunks or change.moved or len(change.witnesses) > 1:
+        return False
+    writes = change.writes
+    if change.checkpoints:
+        return not writes and len(change.checkpoints) == 1
+    return 0 < len(writes) <= _MOST_AT_ONCE and not any([write[-1] for write in writes])
+
+
+def put_at_once(sql: Statements, change: Change, seen: Seen, connection: sqlite3.Connection) -> Stamp | None:
+    """Make a change by one statement, which is a transaction by itself; None if it added nothing."""
+    (pool, epoch), writes = change.stamp, change.writes  # type: ignore[misc]
+    values: list[Any] = []
+    for namespace, checkpoint_id, task_id, index, path, channel, links, form, data, _ in writes:
+        # As `put_one` has it: a bytearray is bound as it is.
+        values += namespace, checkpoint_id, task_id, index, path, channel, bytearray(links), form, bytearray(data)
+    for row in change.checkpoints:
+        values += row
+    values += (change.thread_id, pool, epoch, change.now - ACTIVITY_SECONDS)
+    for witness in change.witnesses:
+        values += witness
+    before = connection.total_changes
+    added = connection.execute(_at_once(sql, len(writes), bool(change.witnesses)), values).rowcount
+    if added <= 0:
+        return None
+    seen.follow(change, added, before, connection)
+    return change.stamp
+
+
+@lru_cache(maxsize=64)
+def _at_once(sql: Statements, writes: int, has_witness: bool) -> str:
+    """What adds a checkpoint, or so many writes, to a thread that is as expected."""
+    head, _, marks = (sql.add_write if writes else sql.put_checkpoint).rpartition(" VALUES ")
+    columns = marks.count("?") - 2
+    if writes:
+        rows = ", ".join([f"({', '.join('?' * columns)})"] * writes)
+        added, rest = ", ".join([f"v.column{at}" for at in range(1, columns + 1)]), f" CROSS JOIN (VALUES {rows}) v"
+    else:
+        added, rest = ", ".join("?" * columns), ""
+    witness = (
+        f" AND EXISTS (SELECT 1 FROM {sql.c} w WHERE w.pool = t.pool AND w.thread = t.serial AND w.namespace = ? "
+        f"AND w.id = ? AND w.created = ?)"
+    )
+    return (
+        f"{head} SELECT t.pool, t.serial, {added} FROM {sql.t} t{rest} WHERE t.thread_id = ? AND t.pool = ? AND "
+        f"t.epoch = ? AND t.status = 'active' AND t.deleted_before IS NULL AND t.active >= ?{witness * has_witness}"
+    )
+
+
+def _look(cursor: sqlite3.Cursor, sql: Statements, change: Change) -> _Place | None:
+    """Where a change of a known thread goes; None if the thread, or a witness, is not as the change expects."""
     first = change.witnesses[0] if change.witnesses else _NOBODY
     thread = cursor.execute(sql.thread_and_witness, (*first, change.thread_id)).fetchone()
     if thread is None or not _is_expected(thread, change) or not _has_witnesses(cursor, sql, thread, change):
         return None
-    return thread[0], thread[5]
+    return (thread[1], thread[2]), thread[0], thread[5]
 
 
-def _begin(cursor: sqlite3.Cursor, sql: Statements, change: Change, seen: Seen | None) -> int:
-    """Make a thread, with its serial for its pool; 0 where there is one of that id, be it a deleted one."""
+def _begin(cursor: sqlite3.Cursor, sql: Statements, change: Change, seen: Seen | None) -> _Place | None:
+    """Make a thread, with its serial for its pool; or take the one that there is, of writes that overtook their put.
+
+    None where that is closed, or was deleted at any time.
+    """
     if not cursor.execute(_beginning(sql.t), (change.thread_id, change.now, change.now)).rowcount:
-        return 0
+        thread = cursor.execute(sql.thread_and_witness, (*_NOBODY, change.thread_id)).fetchone()
+        return ((thread[1], thread[2]), thread[0], thread[5]) if thread is not None and _is_open(thread) else None
     serial = cursor.lastrowid or 0
+    place = (serial, 0), serial, change.now
     if seen is not None and seen.is_in_sequence:
-        return serial
+        return place
     if cursor.execute(f"SELECT pool FROM {sql.t} WHERE serial = ?", (serial,)).fetchone() != (serial,):
         cursor.execute(sql.own_pool, (change.thread_id,))  # somebody has altered the sequence
     elif seen is not None:
         seen.is_in_sequence = True
-    return serial
+    return place
 
 
 @lru_cache(maxsize=64)
@@ -346,8 +397,8 @@ def _places(
         if stamp is not None and _is_expected(thread, change) and _has_witnesses(cursor, sql, thread, change):
             places[at] = (stamp, thread[0], thread[5])
     for at, change in enumerate(changes):
-        if change.stamp is None and (serial := _begin(cursor, sql, change, seen)):
-            places[at] = ((serial, 0), serial, change.now)
+        if change.stamp is None:
+            places[at] = _begin(cursor, sql, change, seen)
     return places
 
 
@@ -414,9 +465,12 @@ def _looking(threads: str, checkpoints: str, count: int) -> str:
 
 
 def _is_expected(thread: Sequence[Any], change: Change) -> bool:
-    pool, epoch, status, deleted_before = thread[1:5]
+    return (thread[1], thread[2]) == change.stamp and _is_open(thread)
+
+
+def _is_open(thread: Sequence[Any]) -> bool:
     # A thread that was begun anew may refuse a change that descends from before: the general way looks closer.
-    return (pool, epoch) == change.stamp and status not in ("deleted", "archived") and deleted_before is None
+    return thread[3] not in ("deleted", "archived") and thread[4] is None
 
 
 def _has_witnesses(cursor: sqlite3.Cursor, sql: Statements, thread: Sequence[Any], change: Change) -> bool:

@@ -135,6 +135,13 @@ class LogAhead:
                 finally:
                     os.close(file)
 
+    def is_due(self) -> bool:
+        """Whether the next commit has to be one of a transaction that calls `before_commit`; else it is counted."""
+        if self._commits_left <= 1:
+            return True
+        self._commits_left -= 1
+        return False
+
     def release(self) -> None:
         """The log is closed: another one may be made."""
         self._commits_left = _FIRST_COMMITS
