@@ -1,9 +1,9 @@
 """Group commit: work of several threads and tasks that waits at the same time goes into one transaction.
 
-A lone caller commits on its own thread, because a hand-over to another thread costs more than a small put. Once callers
-meet, one writer thread per store takes all that waits, commits it together, and tells the callers. Python runs signal
-handlers on the main thread only, so KeyboardInterrupt never reaches the writer. A caller that is interrupted or
-cancelled stops waiting; its work is then stored as a whole, or not at all.
+A lone caller commits on its own thread, because a hand-over to another thread costs more than a small put. So do a few
+who meet: they wait for their turn. Once they are a crowd, one writer thread per store takes all that waits, commits it
+together, and tells the callers. Python runs signal handlers on the main thread only, so KeyboardInterrupt never reaches
+the writer. A caller that is interrupted or cancelled stops waiting; its work is then stored as a whole, or not at all.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["Job", "SharedCommit"]
 
 # Callers that were told usually hand in again at once. For so long the writer waits for as many as it told.
 _LINGER_SECONDS = 0.001
-# For fewer it does not wait: a graph that puts a checkpoint beside the writes of its tasks is no crowd, and has other
-# things to do than to put.
+# For fewer it does not wait, and so many wait for their turn without it: a graph that puts a checkpoint beside the
+# writes of its tasks is no crowd, and has other things to do than to put.
 _CROWD = 4
 # The writer thread ends when nothing came for so long: a store that nobody closed keeps no thread.
 _IDLE_SECONDS = 5.0

@@ -256,26 +256,27 @@ def is_one_statement(change: Change) -> bool:
     """Whether a change to a known thread adds rows to one table, in few columns: `put_at_once` makes it."""
     if change.stamp is None or change.chunks or change.moved or len(change.witnesses) > 1:
         return False
-    writes = change.writes
     if change.checkpoints:
-        return not writes and len(change.checkpoints) == 1
-    return 0 < len(writes) <= _MOST_AT_ONCE and not any([write[-1] for write in writes])
+        return not change.writes and len(change.checkpoints) == 1
+    return 0 < len(change.writes) <= _MOST_AT_ONCE and not any([write[-1] for write in change.writes])
 
 
 def put_at_once(sql: Statements, change: Change, seen: Seen, connection: sqlite3.Connection) -> Stamp | None:
-    """Make a change by one statement, which is a transaction by itself; None if it added nothing."""
+    """Make a change by one statement, which is a transaction by itself; None, or an error, if it added nothing."""
     (pool, epoch), writes = change.stamp, change.writes  # type: ignore[misc]
-    values: list[Any] = []
-    for namespace, checkpoint_id, task_id, index, path, channel, links, form, data, _ in writes:
-        # As `put_one` has it: a bytearray is bound as it is.
-        values += namespace, checkpoint_id, task_id, index, path, channel, bytearray(links), form, bytearray(data)
-    for row in change.checkpoints:
-        values += row
-    values += (change.thread_id, pool, epoch, change.now - ACTIVITY_SECONDS)
+    expected = [change.thread_id, pool, epoch, change.now - ACTIVITY_SECONDS]
     for witness in change.witnesses:
-        values += witness
+        expected += witness
     before = connection.total_changes
-    added = connection.execute(_at_once(sql, len(writes), bool(change.witnesses)), values).rowcount
+    if writes:
+        values: list[Any] = []
+        for namespace, checkpoint_id, task_id, index, path, channel, links, form, data, _ in writes:
+            # As `put_one` has it: a bytearray is bound as it is.
+            values += namespace, checkpoint_id, task_id, index, path, channel, bytearray(links), form, bytearray(data)
+        added = connection.execute(_adding(sql, len(writes), bool(change.witnesses)), values + expected).rowcount
+    else:
+        row = (*expected, change.thread_id, *change.checkpoints[0])
+        added = connection.execute(_placing(sql, bool(change.witnesses)), row).rowcount
     if added <= 0:
         return None
     seen.follow(change, added, before, connection)
@@ -283,22 +284,35 @@ def put_at_once(sql: Statements, change: Change, seen: Seen, connection: sqlite3
 
 
 @lru_cache(maxsize=64)
-def _at_once(sql: Statements, writes: int, has_witness: bool) -> str:
-    """What adds a checkpoint, or so many writes, to a thread that is as expected."""
-    head, _, marks = (sql.add_write if writes else sql.put_checkpoint).rpartition(" VALUES ")
+def _adding(sql: Statements, count: int, has_witness: bool) -> str:
+    """What adds so many writes to a thread that is as expected."""
+    head, _, marks = sql.add_write.rpartition(" VALUES ")
     columns = marks.count("?") - 2
-    if writes:
-        rows = ", ".join([f"({', '.join('?' * columns)})"] * writes)
-        added, rest = ", ".join([f"v.column{at}" for at in range(1, columns + 1)]), f" CROSS JOIN (VALUES {rows}) v"
-    else:
-        added, rest = ", ".join("?" * columns), ""
+    added = ", ".join([f"v.column{at}" for at in range(1, columns + 1)])
+    rows = ", ".join([f"({', '.join('?' * columns)})"] * count)
+    where = _as_expected(sql, has_witness)
+    return f"{head} SELECT t.pool, t.serial, {added} FROM {sql.t} t CROSS JOIN (VALUES {rows}) v WHERE {where}"
+
+
+@lru_cache(maxsize=64)
+def _placing(sql: Statements, has_witness: bool) -> str:
+    """What puts a checkpoint into a thread that is as expected; else its pool is NULL, which no column takes."""
+    # An INSERT of a SELECT would copy what it reads of the very table first, which takes longer.
+    head, _, marks = sql.put_checkpoint.rpartition(" VALUES ")
+    pool = f"(SELECT t.pool FROM {sql.t} t WHERE {_as_expected(sql, has_witness)})"
+    rest = ", ".join("?" * (marks.count("?") - 2))
+    return f"{head} VALUES ({pool}, (SELECT serial FROM {sql.t} WHERE thread_id = ?), {rest})"
+
+
+def _as_expected(sql: Statements, has_witness: bool) -> str:
+    """The condition under which a change may be made without a closer look."""
     witness = (
         f" AND EXISTS (SELECT 1 FROM {sql.c} w WHERE w.pool = t.pool AND w.thread = t.serial AND w.namespace = ? "
         f"AND w.id = ? AND w.created = ?)"
     )
     return (
-        f"{head} SELECT t.pool, t.serial, {added} FROM {sql.t} t{rest} WHERE t.thread_id = ? AND t.pool = ? AND "
-        f"t.epoch = ? AND t.status = 'active' AND t.deleted_before IS NULL AND t.active >= ?{witness * has_witness}"
+        f"t.thread_id = ? AND t.pool = ? AND t.epoch = ? AND t.status = 'active' AND t.deleted_before IS NULL "
+        f"AND t.active >= ?{witness * has_witness}"
     )
 
 
