@@ -249,7 +249,8 @@ def alone(monkeypatch):
     made, put_at_once = [], commit.put_at_once
 
     def noting(sql, change, seen, connection):
-        made.append(put_at_once(sql, change, seen, connection))
+        made.append(None)
+        made[-1] = put_at_once(sql, change, seen, connection)
         return made[-1]
 
     monkeypatch.setattr(commit, "put_at_once", noting)
