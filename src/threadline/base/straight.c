@@ -1526,7 +1526,7 @@ take_former(Former *was, PyObject *const *args)
         !PyList_CheckExact(was->pairs))
         return 0;
     was->count = PyList_GET_SIZE(was->heads);
-    return PyList_GET_SIZE(was->ends) == was->count && PyList_GET_SIZE(was->pairs) == was->count;
+    return 1;
 }
 
 /* Where the item at a place ended, -1 where nobody can tell. */
@@ -1568,7 +1568,7 @@ add_former(Added *into, Former *was, PyObject *links, Py_ssize_t gone, Py_ssize_
         return FAILED;
     for (Py_ssize_t at = 0; gone && at < was->count - gone; at++) {
         PyObject *end = PyLong_FromSsize_t(end_of(was, gone + at) - start), *pair = PyList_GET_ITEM(into->pairs, at);
-        if (end == NULL || PyList_SetItem(into->ends, at, end) < 0)
+        if (PyErr_Occurred() || PyList_SetItem(into->ends, at, end) < 0)
             return FAILED;
         if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2 || PyTuple_GET_ITEM(pair, 1) != Py_None ||
             !PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 0)) || PyBytes_GET_SIZE(PyTuple_GET_ITEM(pair, 0)) != DIGEST_BYTES ||
@@ -1601,7 +1601,7 @@ grown(PyObject *module, PyObject *const *args, Py_ssize_t count)
     PyObject *values = args[0], *made = NULL, *packed = NULL, *states_packed = NULL, *how[] = {packb, within, options};
     Py_ssize_t size = PyList_GET_SIZE(values), first;
     was.open = PyLong_AsSsize_t(args[6]);
-    if (was.open < 0 || size >= 65536)
+    if (was.open < 0 || size >= 65536 || PyList_GET_SIZE(was.ends) != was.count || PyList_GET_SIZE(was.pairs) != was.count)
         return unusual();
     PyObject *heads = PyList_New(0), *states = PyList_New(0), *sizes = PyList_New(0);
     PyObject *nothing = PyBytes_FromStringAndSize("", 0);
