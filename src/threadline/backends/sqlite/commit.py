@@ -70,6 +70,7 @@ class SqliteCommit(SharedCommit):
 
     def _transact(self, group: list[Job], before_commit: Callable[[], None]) -> None:
         if len(group) == 1 and type(group[0].work) is Change:
+            before_commit()
             group[0].result = self._transact_one(group[0].work, before_commit)
             return
         has_begun, seen = False, self._seen
