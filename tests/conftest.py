@@ -20,10 +20,10 @@ from tests.servers.plugin import (  # noqa: F401
     redis_cluster,
     redis_server,
 )
-from tests.stores import connect, database, half, url  # noqa: F401
+from tests.stores import connect, database, half, operations, url  # noqa: F401
 
 # What several folders check with: pytest explains the asserts of these modules as it does in test files.
-pytest.register_assert_rewrite("crowd", "crowd_checks")
+pytest.register_assert_rewrite("crowd", "crowd_checks", "tests.usual_puts")
 
 
 def pytest_collection_finish() -> None:

@@ -38,6 +38,23 @@ def hook_usual_puts(monkeypatch, hooked):
         monkeypatch.setattr(engine, "aput_usual", property(lambda self: None, lambda self, put: None), raising=False)
 
 
+@pytest.fixture
+def operations(monkeypatch):
+    """Notes what a saver's engine runs as an operation instead."""
+
+    def watched(saver):
+        went, run = [], saver._engine.run
+
+        def noted(operation):
+            went.append(operation)
+            return run(operation)
+
+        monkeypatch.setattr(saver._engine, "run", noted)
+        return went
+
+    return watched
+
+
 class Half:
     """The sync or the async face of a saver, under the sync names."""
 

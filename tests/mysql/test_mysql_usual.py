@@ -3,38 +3,10 @@
 import pymysql
 import pytest
 
+from tests.usual_puts import UsualPuts, put, steps
 from threadline import Closed
 from threadline.backends.mysql.wire import Wire
-from threadline.errors import Unavailable
-from threadline.testing.making import checkpoint, place
-
-
-def put(saver, at, step, thread_id="t"):
-    """The step's checkpoint, whose list is that of the one before and an item."""
-    values = {"messages": [f"message {number} " * 20 for number in range(step)]}
-    made = checkpoint(values, {"messages": step})
-    return saver.put(at or place(thread_id), made, {"source": "loop", "step": step, "parents": {}}, {"messages": step})
-
-
-def steps(saver, thread_id="t"):
-    return [found.metadata["step"] for found in saver.list(place(thread_id))]
-
-
-@pytest.fixture
-def operations(monkeypatch):
-    """Notes what a saver's engine runs as an operation instead."""
-
-    def watched(saver):
-        went, run = [], saver._engine.run
-
-        def noted(operation):
-            went.append(operation)
-            return run(operation)
-
-        monkeypatch.setattr(saver._engine, "run", noted)
-        return went
-
-    return watched
+from threadline.testing.making import place
 
 
 @pytest.fixture
@@ -58,48 +30,8 @@ def lose(monkeypatch, root):
     return arrange
 
 
-def test_usual_puts_and_writes_are_no_operations(connect, operations):
-    saver = connect()
-    saver.open()
-    went = operations(saver)
-    at = put(saver, None, 1)
-    for step in range(2, 6):
-        saver.put_writes(at, [("messages", step)], "task")
-        at = put(saver, at, step)
-    assert not went
-    assert steps(saver) == [5, 4, 3, 2, 1]
-
-
-@pytest.mark.parametrize("moment", ["asked", "answered"])
-@pytest.mark.parametrize("verb", ["put", "put_writes", "first put"])
-def test_a_connection_that_is_lost_around_a_put_leaves_it_made_once(connect, lose, verb, moment):
-    saver = connect()
-    at = put(saver, put(saver, None, 1), 2)
-    generation = saver._engine.identity.generation
-    lose(moment)
-    if verb == "put":
-        put(saver, at, 3)
-    elif verb == "put_writes":
-        saver.put_writes(at, [("messages", "written")], "task")
-    else:
-        put(saver, None, 1, "new")
-    assert saver._engine.identity.generation > generation
-    assert saver._engine.retries == 1
-    assert steps(saver) == ([3, 2, 1] if verb == "put" else [2, 1])
-    assert steps(saver, "new") == ([1] if verb == "first put" else [])
-    found = connect().get_tuple(at)
-    assert [value for *_, value in found.pending_writes] == (["written"] if verb == "put_writes" else [])
-
-
-@pytest.mark.parametrize("moment", ["asked", "answered"])
-def test_without_retries_a_lost_connection_is_an_error_and_the_put_can_be_made_again(connect, lose, moment):
-    saver = connect(retry=None)
-    at = put(saver, put(saver, None, 1), 2)
-    lose(moment)
-    with pytest.raises(Unavailable):
-        put(saver, at, 3)
-    put(saver, at, 4)
-    assert steps(saver) == ([4, 3, 2, 1] if moment == "answered" else [4, 2, 1])
+class TestUsualPuts(UsualPuts):
+    """As for each server."""
 
 
 def test_a_stale_stamp_leaves_the_usual_way_and_all_chunks_are_sent(connect, operations, root, prefix):

@@ -6,39 +6,11 @@ import psycopg
 import pytest
 
 import threadline
+from tests.usual_puts import UsualPuts, put, steps
 from threadline import Closed, Conflict
 from threadline.backends.postgres.wire import Session
-from threadline.errors import Unavailable
 from threadline.ports.checkpoints import Change, CheckpointRow
-from threadline.testing.making import checkpoint, place
-
-
-def put(saver, at, step, thread_id="t"):
-    """The step's checkpoint, whose list is that of the one before and an item."""
-    values = {"messages": [f"message {number} " * 20 for number in range(step)]}
-    made = checkpoint(values, {"messages": step})
-    return saver.put(at or place(thread_id), made, {"source": "loop", "step": step, "parents": {}}, {"messages": step})
-
-
-def steps(saver, thread_id="t"):
-    return [found.metadata["step"] for found in saver.list(place(thread_id))]
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """Notes what a saver's engine runs as an operation instead."""
-
-    def watched(saver):
-        went, run = [], saver._engine.run
-
-        def noted(operation):
-            went.append(operation)
-            return run(operation)
-
-        monkeypatch.setattr(saver._engine, "run", noted)
-        return went
-
-    return watched
+from threadline.testing.making import place
 
 
 @pytest.fixture
@@ -62,57 +34,16 @@ def lose(monkeypatch, admin):
     return arrange
 
 
-def test_usual_puts_and_writes_are_no_operations(connect, asked):
-    saver = connect()
-    put(saver, None, 1, "warm")
-    went = asked(saver)
-    at = put(saver, None, 1)
-    for step in range(2, 6):
-        saver.put_writes(at, [("messages", step)], "task")
-        at = put(saver, at, step)
-    assert not went
-    assert steps(saver) == [5, 4, 3, 2, 1]
+class TestUsualPuts(UsualPuts):
+    """As for each server."""
 
 
-@pytest.mark.parametrize("moment", ["asked", "answered"])
-@pytest.mark.parametrize("verb", ["put", "put_writes", "first put"])
-def test_a_connection_that_is_lost_around_a_put_leaves_it_made_once(connect, lose, verb, moment):
-    saver = connect()
-    saver.put_writes(put(saver, put(saver, None, 1, "warm"), 2), [("messages", "written")], "task")  # all prepared
-    at = put(saver, put(saver, None, 1), 2)
-    generation = saver._engine.identity.generation
-    lose(moment)
-    if verb == "put":
-        put(saver, at, 3)
-    elif verb == "put_writes":
-        saver.put_writes(at, [("messages", "written")], "task")
-    else:
-        put(saver, None, 1, "new")
-    assert saver._engine.identity.generation > generation
-    assert saver._engine.retries == 1
-    assert steps(saver) == ([3, 2, 1] if verb == "put" else [2, 1])
-    assert steps(saver, "new") == ([1] if verb == "first put" else [])
-    found = connect().get_tuple(at)
-    assert [value for *_, value in found.pending_writes] == (["written"] if verb == "put_writes" else [])
-
-
-@pytest.mark.parametrize("moment", ["asked", "answered"])
-def test_without_retries_a_lost_connection_is_an_error_and_the_put_can_be_made_again(connect, lose, moment):
-    saver = connect(retry=None)
-    at = put(saver, put(saver, None, 1), 2)
-    lose(moment)
-    with pytest.raises(Unavailable):
-        put(saver, at, 3)
-    put(saver, at, 4)
-    assert steps(saver) == ([4, 3, 2, 1] if moment == "answered" else [4, 2, 1])
-
-
-def test_a_stale_stamp_leaves_the_usual_way_and_all_chunks_are_sent(connect, asked, admin):
+def test_a_stale_stamp_leaves_the_usual_way_and_all_chunks_are_sent(connect, operations, admin):
     saver = connect()
     at = put(saver, put(saver, None, 1), 2)
     admin.execute("DELETE FROM threadline_chunks")
     admin.execute("UPDATE threadline_threads SET epoch = epoch + 1")
-    went = asked(saver)
+    went = operations(saver)
     at = put(saver, at, 3)
     assert went
     went.clear()
@@ -133,11 +64,11 @@ def test_a_thread_that_was_closed_meanwhile_refuses(connect, status):
         saver.put_writes(at, [("messages", 1)], "task")
 
 
-def test_fences_and_leases_are_checked_by_operations(connect, asked):
+def test_fences_and_leases_are_checked_by_operations(connect, operations):
     saver = connect(fencing=True)
     with saver.lock("t"):
         at = put(saver, None, 1)
-        went = asked(saver)
+        went = operations(saver)
         put(saver, at, 2)
         assert len(went) == 1
     other = connect(fencing=True)
@@ -162,10 +93,10 @@ def test_a_layer_between_and_connections_that_were_given_have_no_such_way(connec
         assert steps(saver) == [1]
 
 
-def test_metrics_count_usual_puts(connect, asked):
+def test_metrics_count_usual_puts(connect, operations):
     saver = connect(metrics=True)
     at = put(saver, None, 1)
-    went = asked(saver)
+    went = operations(saver)
     put(saver, at, 2)
     assert not went
     assert 'threadline_commit_group_size_count{db_system_name="postgresql"} 2' in saver.metrics.exposition()
