@@ -410,10 +410,13 @@ class UnderWay:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        puts = self._puts.get((loop, thread_id))
-        if not puts:
-            return
-        waiters = [loop.create_future() for _ in puts]
-        for put, waiter in zip(puts, waiters, strict=True):
+        waiters: list[asyncio.Future[None]] = []
+        for put in tuple(self._puts.get((loop, thread_id), ())):
+            waiter: asyncio.Future[None] = loop.create_future()
+            waiters.append(waiter)
             put.waiters = [*(put.waiters or ()), waiter]
-        await asyncio.wait(waiters)
+            # The finalizer of an abandoned put may have ended it since the first line.
+            if put not in self._puts.get(put.place, ()) and not waiter.done():
+                waiter.set_result(None)
+        if waiters:
+            await asyncio.wait(waiters)

@@ -190,8 +190,11 @@ class SqliteConnections:
                     self._let_go()
 
     def write_at_once(self, work: Work[T]) -> T | None:
-        """The result of work that is one statement, a transaction by itself; None where `write` is needed, or is to
-        say what is wrong."""
+        """The result of work of one statement, which commits by itself.
+
+        None where that needs more, or went wrong: then nothing is committed, or it is and may be written again, and
+        `write` says what is wrong.
+        """
         with self._lock:
             connection = self._writer
             if connection is None or connection.in_transaction or not self._is_usable():
