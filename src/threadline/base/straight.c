@@ -35,6 +35,8 @@
 /* As chunks/encode.py has them. */
 #define FEW 64
 #define FEW_LETTERS 64
+/* And a dict of at most so many names. */
+#define FEW_NAMES 8
 
 static const char *const texts[N_NAMES] = {
     "channel_values", "channel_versions", "checkpoint_id", "checkpoint_ns", "configurable", "document",
@@ -878,6 +880,23 @@ is_short_list(PyObject *value)
     return 1;
 }
 
+/* Whether a value is a dict of a few names and short values, as the input of a turn often is. */
+static int
+is_short_dict(PyObject *value)
+{
+    PyObject *key, *one;
+    Py_ssize_t at = 0;
+    if (!PyDict_CheckExact(value) || PyDict_GET_SIZE(value) == 0 || PyDict_GET_SIZE(value) > FEW_NAMES)
+        return 0;
+    while (PyDict_Next(value, &at, &key, &one)) {
+        int is_empty = (PyList_CheckExact(one) && PyList_GET_SIZE(one) == 0) ||
+                       (PyDict_CheckExact(one) && PyDict_GET_SIZE(one) == 0);
+        if (!is_ascii(key) || PyUnicode_GET_LENGTH(key) >= FEW_LETTERS || !(is_empty || one == Py_None || is_short(one)))
+            return 0;
+    }
+    return 1;
+}
+
 /* The reference to a value and what it can be encoded from again, held; as `Encoder.value` has them, which is asked for
  * all that is longer. */
 static int
@@ -889,7 +908,7 @@ encode_channel(Putting *of, PyObject *name, PyObject *value, PyObject **pair, Py
         *source = Py_NewRef(PyTuple_GET_ITEM(of->none, 1));
         return USUAL;
     }
-    int is_few = of->is_plain && is_short_list(value);
+    int is_few = of->is_plain && (is_short_list(value) || is_short_dict(value));
     if (is_few || (of->is_plain && is_short(value))) {
         PyObject *content = pack(of->packb, value, is_few ? Py_None : NULL, of->options);
         if (content == NULL && !is_for_careful_way())

@@ -60,6 +60,9 @@ _NOTHING = Block(0, 0, 0)
 # What takes a few bytes, whatever it is.
 _SHORT = frozenset((float, bool, type(None)))
 _WIDE, _FEW_LETTERS = 1 << 63, 64
+# The same of a dict of at most so many names, whose values are short.
+_FEW_NAMES = 8
+_HOLDERS = frozenset((list, dict))
 # What a byte of a nested list may count as (chunks/weigh.py): it may be an entry.
 _WEIGHT_OF_BYTE = 1 + ENTRY_BYTES
 # What a value can be encoded from again: a sequence, or the bytes of one item.
@@ -102,12 +105,12 @@ class Encoder:
                 return self._sequence(LIST, values, None, path, batch, before)
         elif kind is dict and value and has_text_keys(value):
             pairs = value.copy()
+            if len(pairs) <= _FEW_NAMES and self.codec.foreign is None and all(map(_is_brief, pairs.values())):
+                content = self.codec.encode_natively(pairs, path)
+                if len(content) < INLINE_BYTES:
+                    return (b"", content), content
             return self._sequence(MAP, [*pairs.values()], (*pairs,), path, batch, before)
-        if self.codec.foreign is None and (
-            kind in _SHORT
-            or (kind is int and -_WIDE <= value < _WIDE)
-            or (kind is str and len(value) < _FEW_LETTERS and value.isascii())
-        ):
+        if self.codec.foreign is None and _is_short(value):
             content = packb(value)
             return (b"", content), content
         content = self.codec.encode(value, path)
@@ -430,6 +433,21 @@ class Encoder:
                 blocks += continuation(new, old, place, followers[pair])
                 place, at = len(pairs), ends[-1]
         return blocks
+
+
+def _is_short(value: Any) -> bool:
+    """Whether a value packs to a few bytes, in a moment."""
+    kind = type(value)
+    return (
+        kind in _SHORT
+        or (kind is int and -_WIDE <= value < _WIDE)
+        or (kind is str and len(value) < _FEW_LETTERS and value.isascii())
+    )
+
+
+def _is_brief(value: Any) -> bool:
+    """Whether a value is short, or an empty list or dict: the input of a turn often has both."""
+    return _is_short(value) or (type(value) in _HOLDERS and not value)
 
 
 def _kinds_of(old: Sequence | None, values: list[Any]) -> frozenset[type]:

@@ -158,6 +158,11 @@ class Seen:
                 return None
         return thread
 
+    def serial_of(self, change: Change) -> int | None:
+        """The serial of a change's thread, as it was under the stamp that the change names; None where it was not seen."""
+        thread = self._threads.get(change.thread_id)
+        return thread.serial if thread is not None and thread.stamp == change.stamp else None
+
     def note(self, change: Change, serial: int, stamp: Stamp, active: float, connection: sqlite3.Connection) -> None:
         """Remember what `find` or a look has told, and what the change adds, once it is confirmed."""
         if self._has_triggers:

@@ -29,6 +29,7 @@ from ...ports.records import RecordChange
 from ...ports.rules import ACTIVITY_SECONDS, is_quick
 from ..sql.backend import SqlBackend
 from ..sql.rows import found_row, ordered_writes
+from ..sql.statements import WRITE_COLUMNS
 from .records import AskingDatabase, SqliteRecords
 from .schema import LateIndexes, RoomyDatabase
 from .vectors import SqliteVectors
@@ -263,19 +264,24 @@ def is_one_statement(change: Change) -> bool:
 
 def put_at_once(sql: Statements, change: Change, seen: Seen, connection: sqlite3.Connection) -> Stamp | None:
     """Make a change by one statement, which is a transaction by itself; None, or an error, if it added nothing."""
+    serial = seen.serial_of(change)
+    if serial is None:
+        return None
     (pool, epoch), writes = change.stamp, change.writes  # type: ignore[misc]
-    expected = [change.thread_id, pool, epoch, change.now - ACTIVITY_SECONDS]
+    values: list[Any] = [change.thread_id, serial, pool, epoch, change.now - ACTIVITY_SECONDS]
     for witness in change.witnesses:
-        expected += witness
+        values += witness
     before = connection.total_changes
     if writes:
-        values: list[Any] = []
+        is_first = True
         for namespace, checkpoint_id, task_id, index, path, channel, links, form, data, _ in writes:
             # As `put_one` has it: a bytearray is bound as it is.
-            values += namespace, checkpoint_id, task_id, index, path, channel, bytearray(links), form, bytearray(data)
-        added = connection.execute(_adding(sql, len(writes), bool(change.witnesses)), values + expected).rowcount
+            row = namespace, checkpoint_id, task_id, index, path, channel, bytearray(links), form, bytearray(data)
+            values += (serial, *row) if is_first else (pool, serial, *row)
+            is_first = False
+        added = connection.execute(_adding(sql, len(writes), bool(change.witnesses)), values).rowcount
     else:
-        row = (*expected, change.thread_id, *change.checkpoints[0])
+        row = (*values, serial, *change.checkpoints[0])
         added = connection.execute(_placing(sql, bool(change.witnesses)), row).rowcount
     if added <= 0:
         return None
@@ -283,36 +289,35 @@ def put_at_once(sql: Statements, change: Change, seen: Seen, connection: sqlite3
     return change.stamp
 
 
+# The pool of the first row is a query, which gives NULL where the thread is not as it is expected: no column takes that,
+# and nothing is added. An INSERT of a SELECT would take longer, and copy what it reads of the very table that it writes.
+
+
 @lru_cache(maxsize=64)
 def _adding(sql: Statements, count: int, has_witness: bool) -> str:
-    """What adds so many writes to a thread that is as expected."""
-    head, _, marks = sql.add_write.rpartition(" VALUES ")
-    columns = marks.count("?") - 2
-    added = ", ".join([f"v.column{at}" for at in range(1, columns + 1)])
-    rows = ", ".join([f"({', '.join('?' * columns)})"] * count)
-    where = _as_expected(sql, has_witness)
-    return f"{head} SELECT t.pool, t.serial, {added} FROM {sql.t} t CROSS JOIN (VALUES {rows}) v WHERE {where}"
+    """What adds so many writes to a thread that is as expected, but for those that are there."""
+    marks = ", ".join("?" * (WRITE_COLUMNS.count(",") + 2))
+    rows = [f"({_pool_as_expected(sql, has_witness)}, {marks})", *[f"(?, {marks})"] * (count - 1)]
+    # Not OR IGNORE, which would pass over NULL as well.
+    return f"INSERT INTO {sql.w} (pool, thread, {WRITE_COLUMNS}) VALUES {', '.join(rows)} ON CONFLICT DO NOTHING"
 
 
 @lru_cache(maxsize=64)
 def _placing(sql: Statements, has_witness: bool) -> str:
-    """What puts a checkpoint into a thread that is as expected; else its pool is NULL, which no column takes."""
-    # An INSERT of a SELECT would copy what it reads of the very table first, which takes longer.
+    """What puts a checkpoint into a thread that is as expected."""
     head, _, marks = sql.put_checkpoint.rpartition(" VALUES ")
-    pool = f"(SELECT t.pool FROM {sql.t} t WHERE {_as_expected(sql, has_witness)})"
-    rest = ", ".join("?" * (marks.count("?") - 2))
-    return f"{head} VALUES ({pool}, (SELECT serial FROM {sql.t} WHERE thread_id = ?), {rest})"
+    return f"{head} VALUES ({_pool_as_expected(sql, has_witness)}, {', '.join('?' * (marks.count('?') - 1))})"
 
 
-def _as_expected(sql: Statements, has_witness: bool) -> str:
-    """The condition under which a change may be made without a closer look."""
+def _pool_as_expected(sql: Statements, has_witness: bool) -> str:
+    """The pool of a thread to which a change may be made without a closer look."""
     witness = (
         f" AND EXISTS (SELECT 1 FROM {sql.c} w WHERE w.pool = t.pool AND w.thread = t.serial AND w.namespace = ? "
         f"AND w.id = ? AND w.created = ?)"
     )
     return (
-        f"t.thread_id = ? AND t.pool = ? AND t.epoch = ? AND t.status = 'active' AND t.deleted_before IS NULL "
-        f"AND t.active >= ?{witness * has_witness}"
+        f"(SELECT t.pool FROM {sql.t} t WHERE t.thread_id = ? AND t.serial = ? AND t.pool = ? AND t.epoch = ? "
+        f"AND t.status = 'active' AND t.deleted_before IS NULL AND t.active >= ?{witness * has_witness})"
     )
 
 
