@@ -192,7 +192,7 @@ def test_a_connection_that_was_opened_anew_has_seen_nothing(saver, connect, data
 
 def test_two_connections_are_never_taken_for_one_another(database):
     change = Change(thread_id="t", now=1.0, stamp=(1, 0))
-    seen = Seen(("threadline_threads", "threadline_checkpoints"))
+    seen = Seen(("threadline_threads", "threadline_checkpoints", "threadline_writes", "threadline_chunks"))
     with closing(sqlite3.connect(database)) as one, closing(sqlite3.connect(database)) as other:
         seen.renew(one, one.execute)
         assert seen.find(change) is None
@@ -316,7 +316,7 @@ def test_one_statement_changes_nothing_where_its_thread_is_not_as_expected(
     assert not any(alone) or change == "collected"
 
 
-def test_a_trigger_ends_what_was_seen_behind_one_statement(saver, looks, alone, database):
+def test_nothing_is_remembered_beside_a_trigger_on_any_table_of_a_put(saver, looks, alone, database):
     there = small(saver, 0)
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
@@ -327,4 +327,5 @@ def test_a_trigger_ends_what_was_seen_behind_one_statement(saver, looks, alone, 
     looks.clear()
     saver.put_writes(there, [("count", 7)], "task")
     saver.put(*lives.put_arguments("t", 5))
-    assert looks == ["t"]
+    assert looks == ["s", "t"]
+    assert not any(alone)

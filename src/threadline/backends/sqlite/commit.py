@@ -23,7 +23,7 @@ from ...ports.checkpoints import Change, Stamp
 from ..shared_commit import Job, SharedCommit
 from ..sql.records import PlainWrites
 from .connections import SqliteConnections
-from .dialect import run_in
+from .dialect import plain_cursor, run_in
 from .errors import translated
 from .put import is_one_statement, put_at_once, put_one, put_together
 
@@ -38,7 +38,7 @@ _Moment = tuple[sqlite3.Connection, int, int]
 # Of so many threads it is remembered; a put names one witness, and seldom two or three.
 _MOST_THREADS = 1_000
 _MOST_ROWS = 8
-_TRIGGERS = "SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN (?, ?)"
+_TRIGGERS = "SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN (?, ?, ?, ?)"
 
 
 class SqliteCommit(SharedCommit):
@@ -49,7 +49,9 @@ class SqliteCommit(SharedCommit):
         self._connections = connections
         self._statements = statements
         # None once somebody else may use the connection: not all that can be done with it shows.
-        self._seen: Seen | None = Seen((statements.t, statements.c)) if connections.is_own else None
+        self._seen: Seen | None = (
+            Seen((statements.t, statements.c, statements.w, statements.k)) if connections.is_own else None
+        )
 
     def show(self) -> None:
         """The connection that writes is handed out."""
@@ -63,7 +65,12 @@ class SqliteCommit(SharedCommit):
             stamp = self._connections.write_at_once(partial(put_at_once, self._statements, work, seen))
             if stamp is not None:
                 return stamp
-        made = self._connections.write(partial(put_one, self._statements, work, seen), before_waiting)
+        try:
+            made = self._connections.write(partial(put_one, self._statements, work, seen), before_waiting)
+        except BaseException:
+            if seen is not None:
+                seen.let_cursor_go()
+            raise
         if seen is not None:
             seen.confirm()
         return made
@@ -125,10 +132,11 @@ class SqliteCommit(SharedCommit):
 class Seen:
     """What is remembered of the threads of one database. Used by one OS thread at a time, the one that commits."""
 
-    __slots__ = ("_has_triggers", "_moment", "_next", "_tables", "_threads", "_version", "is_in_sequence")
+    __slots__ = ("_cursor", "_has_triggers", "_moment", "_next", "_tables", "_threads", "_version", "is_in_sequence")
 
-    def __init__(self, tables: tuple[str, str]) -> None:
-        # Of threads and of checkpoints. A trigger on them changes rows within a put, so nothing is remembered then.
+    def __init__(self, tables: tuple[str, ...]) -> None:
+        self._cursor: sqlite3.Cursor | None = None
+        # Those that a put writes to. A trigger on them changes rows within a put, so nothing is remembered then.
         self._tables = tables
         self._has_triggers = False
         self._moment: _Moment | None = None  # None while a put is under way, and after one that failed
@@ -137,6 +145,17 @@ class Seen:
         self._threads: dict[str, _Thread] = {}
         # Whether a new thread was found to have its serial for its pool: so has the next one, then.
         self.is_in_sequence = False
+
+    def cursor(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
+        """A cursor of the connection, which gives rows as they are: to make one for each put takes a while."""
+        cursor = self._cursor
+        if cursor is None or cursor.connection is not connection:
+            cursor = self._cursor = plain_cursor(connection)
+        return cursor
+
+    def let_cursor_go(self) -> None:
+        """A put was broken off: a statement that still has rows would hold a state of the file."""
+        self._cursor = None
 
     def renew(self, connection: sqlite3.Connection, execute: Callable[..., Any]) -> None:
         """Forget everything if anything was changed. Each put begins with this, inside its transaction."""
@@ -159,7 +178,7 @@ class Seen:
         return thread
 
     def serial_of(self, change: Change) -> int | None:
-        """The serial of a change's thread, as it was under the stamp that the change names; None where it was not seen."""
+        """The serial of a change's thread under the stamp that the change names; None where it was not seen."""
         thread = self._threads.get(change.thread_id)
         return thread.serial if thread is not None and thread.stamp == change.stamp else None
 

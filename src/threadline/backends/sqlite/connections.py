@@ -80,6 +80,7 @@ class SqliteConnections:
         self._lock = threading.RLock()  # held to open, to write, and for all work on a single connection
         self._idle = threading.RLock()  # guards the readers; a signal handler may read in the middle of a read
         self._writer: sqlite3.Connection | None = None
+        self._execute: Callable[[str], Any] | None = None  # what begins and ends its transactions
         self._wrote = 0  # the id of the thread that was the last to commit
         self._is_reading_here = False  # whether a read has a transaction on the connection that writes
         self._readers: list[sqlite3.Connection] = []
@@ -328,16 +329,18 @@ class SqliteConnections:
         self._file.prepared(connection)
         if connection is not self._given:
             connection.execute("PRAGMA busy_timeout = 0")  # `_patiently` waits instead
+        self._execute = connection.cursor().execute
         return connection
 
     def _close_all(self) -> None:
-        while (reader := self._idle_reader()) is not None:
-            reader.close()
+        with suppress(IndexError):  # another thread may take the last one at this moment
+            while self._readers:
+                self._readers.pop().close()
         self._ahead.release()
         if self._writer is not None and self._writer is not self._given:
             self._writer.close()
             self._file.released()
-        self._writer = None
+        self._writer = self._execute = None
 
     def _let_go(self) -> None:
         """Close what is open: the last connection to close brings a `-wal` that has no name any more into the file."""
@@ -385,19 +388,13 @@ class SqliteConnections:
             if self._file.lost is not None:
                 self._let_go()
 
-    def _idle_reader(self) -> sqlite3.Connection | None:
-        try:
-            return self._readers.pop()
-        except IndexError:  # another thread may have taken the last one at this moment
-            return None
-
     def _transact(
         self, connection: sqlite3.Connection, work: Work[T], before_waiting: Callable[[], None] | None = None
     ) -> T:
         if connection.in_transaction:
             self._refuse_foreign_transaction(self._held_writer() if self._is_reading_here else connection)
         self._is_reading_here = False  # an interrupt may have left it
-        execute = connection.cursor().execute
+        execute = (self._execute if connection is self._writer else None) or connection.cursor().execute
         try:
             try:
                 execute("BEGIN IMMEDIATE")

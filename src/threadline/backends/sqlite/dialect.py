@@ -18,6 +18,7 @@ __all__ = [
     "SqliteTransaction",
     "json_at",
     "page_counts",
+    "plain_cursor",
     "plain_rows",
     "run_in",
 ]
@@ -88,9 +89,7 @@ class SqliteTransaction:
     epoch_base = 0  # a file has no server that could lose commits, so it has one generation
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._cursor = connection.cursor()
-        # A given connection may have a row_factory of its own; the core reads tuples.
-        self._cursor.row_factory = None
+        self._cursor = plain_cursor(connection)
 
     async def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         return self._cursor.execute(statement, values).fetchall()
@@ -120,11 +119,16 @@ def _noted_at(column: str, key: str) -> str:
     return f"ifnull({json_at(column, key)}, '')"
 
 
-def plain_rows(connection: sqlite3.Connection, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-    """All rows of a query as tuples, whatever row_factory the connection has."""
+def plain_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    """A cursor that gives rows as tuples: a given connection may have a row_factory of its own."""
     cursor = connection.cursor()
     cursor.row_factory = None
-    return cursor.execute(statement, values).fetchall()
+    return cursor
+
+
+def plain_rows(connection: sqlite3.Connection, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+    """All rows of a query as tuples."""
+    return plain_cursor(connection).execute(statement, values).fetchall()
 
 
 def page_counts(connection: sqlite3.Connection) -> tuple[int, int, int]:

@@ -30,6 +30,7 @@ from ...ports.rules import ACTIVITY_SECONDS, is_quick
 from ..sql.backend import SqlBackend
 from ..sql.rows import found_row, ordered_writes
 from ..sql.statements import WRITE_COLUMNS
+from .dialect import plain_cursor
 from .records import AskingDatabase, SqliteRecords
 from .schema import LateIndexes, RoomyDatabase
 from .vectors import SqliteVectors
@@ -197,8 +198,7 @@ def find_one(
     connection: sqlite3.Connection,
 ) -> Found | None:
     """A checkpoint with its writes, inside a transaction."""
-    cursor = connection.cursor()
-    cursor.row_factory = None
+    cursor = plain_cursor(connection)
     if checkpoint_id is None:
         row = cursor.execute(sql.newest, (thread_id, namespace)).fetchone()
     else:
@@ -214,8 +214,7 @@ def find_one(
 
 def put_one(sql: Statements, change: Change, seen: Seen | None, connection: sqlite3.Connection) -> Stamp | None:
     """Make one change of the usual kind, inside a write transaction; None if its thread was not as expected."""
-    cursor = connection.cursor()
-    cursor.row_factory = None
+    cursor = seen.cursor(connection) if seen is not None else plain_cursor(connection)
     execute, chunks = cursor.execute, change.chunks
     if seen is not None:
         seen.renew(connection, execute)
@@ -273,12 +272,9 @@ def put_at_once(sql: Statements, change: Change, seen: Seen, connection: sqlite3
         values += witness
     before = connection.total_changes
     if writes:
-        is_first = True
-        for namespace, checkpoint_id, task_id, index, path, channel, links, form, data, _ in writes:
-            # As `put_one` has it: a bytearray is bound as it is.
-            row = namespace, checkpoint_id, task_id, index, path, channel, bytearray(links), form, bytearray(data)
-            values += (serial, *row) if is_first else (pool, serial, *row)
-            is_first = False
+        rows = _write_values(pool, serial, writes)
+        del rows[0][0]  # in its place is the query
+        values += chain.from_iterable(rows)
         added = connection.execute(_adding(sql, len(writes), bool(change.witnesses)), values).rowcount
     else:
         row = (*values, serial, *change.checkpoints[0])
@@ -289,8 +285,8 @@ def put_at_once(sql: Statements, change: Change, seen: Seen, connection: sqlite3
     return change.stamp
 
 
-# The pool of the first row is a query, which gives NULL where the thread is not as it is expected: no column takes that,
-# and nothing is added. An INSERT of a SELECT would take longer, and copy what it reads of the very table that it writes.
+# The pool of the first row is a query, which gives NULL where the thread is not as expected: no column takes that, and
+# nothing is added. An INSERT of a SELECT would take longer, and copy what it reads of the table that it writes.
 
 
 @lru_cache(maxsize=64)
@@ -362,8 +358,7 @@ def put_together(
     sql: Statements, changes: Sequence[Change], seen: Seen | None, connection: sqlite3.Connection
 ) -> list[Stamp | None]:
     """Make changes of the usual kind, inside a write transaction; None for each whose thread was not as expected."""
-    cursor = connection.cursor()
-    cursor.row_factory = None
+    cursor = plain_cursor(connection)
     if seen is not None:
         seen.renew(connection, cursor.execute)
     places = _places(cursor, sql, changes, seen)

@@ -16,6 +16,7 @@ from ...ports.records import Content, PlainPuts, Record, RecordChange, RecordSpa
 from ..sql.records import PlainWrites, SqlRecords, record_of_row, standard_upsert
 from ..sql.rows import Database, Transaction
 from .connections import SqliteConnections
+from .dialect import plain_cursor
 
 __all__ = ["AskingDatabase", "SqliteRecords"]
 
@@ -46,10 +47,7 @@ class SqliteRecords(SqlRecords):
         statement, values = self._sql.one, (int(space), names[0])
 
         def query(connection: sqlite3.Connection) -> Any:
-            cursor = connection.cursor()
-            # A given connection may have a row_factory of its own; the core reads tuples.
-            cursor.row_factory = None
-            return cursor.execute(statement, values).fetchone()
+            return plain_cursor(connection).execute(statement, values).fetchone()
 
         row = await self.database.ask(query)
         return [record_of_row(row) if row is not None else None]
@@ -112,9 +110,7 @@ def _row_reader(connections: SqliteConnections, statement: str, space: RecordSpa
         values = (number, name)
 
         def query(connection: sqlite3.Connection) -> Any:
-            cursor = connection.cursor()
-            cursor.row_factory = None
-            return cursor.execute(statement, values).fetchone()
+            return plain_cursor(connection).execute(statement, values).fetchone()
 
         return read(query, in_transaction=False)
 
