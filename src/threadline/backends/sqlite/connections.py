@@ -368,13 +368,14 @@ class SqliteConnections:
     def _read_here(self, work: Work[T]) -> Any:
         """The result of work on the connection that writes, whose lock is held; _NOT_READ where it has no result."""
         connection: Any = self._writer
+        execute = self._execute
         # A signal handler may read in the middle of a write, or of such a read, of its own thread.
-        if connection is None or connection.in_transaction:
+        if connection is None or execute is None or connection.in_transaction:
             return _NOT_READ
         try:
             self._file.check(connection)
             self._is_reading_here = True
-            connection.execute("BEGIN")
+            execute("BEGIN")
             found = work(connection)
             # Unless a signal handler wrote, or closed the saver, in the middle.
             return found if connection.in_transaction else _NOT_READ
@@ -383,7 +384,7 @@ class SqliteConnections:
         finally:
             is_open = connection is self._writer  # a signal handler may close it, or fork
             if is_open and connection.in_transaction:
-                connection.execute("ROLLBACK")
+                execute("ROLLBACK")
             self._is_reading_here = False
             if self._file.lost is not None:
                 self._let_go()
