@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -115,6 +116,30 @@ def test_a_stale_change_moves_nothing(saver, applied, admin):
     [stale] = apply(saver, change(applied, moved=[chunk(1, b"pointer")]))
     assert isinstance(stale, Stale)
     assert ask(saver, "chunks", applied.stamp[0], [chunk(1).digest]) == [chunk(1)]
+
+
+def rows_read_by_index(admin, table):
+    """How many entries the indexes of a table have given to sessions that have ended."""
+    admin.execute("SELECT pg_stat_clear_snapshot()")
+    asked = "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = current_schema() AND relname = %s"
+    return admin.execute(asked, [table]).fetchone()[0]
+
+
+def test_a_put_reads_no_more_of_a_long_thread_where_the_server_has_no_statistics(connect, admin):
+    """Without them several indexes look alike to the server: one that begins as the primary key does would be read
+    through, all of the thread for each put."""
+    count, saver = 300, connect()
+    [applied] = apply(saver, Change(thread_id="t", now=1.0, checkpoints=[row("000", created=0.0)]))
+    for number in range(1, count):
+        before = Witness("", f"{number - 1:03}", float(number - 1))
+        made = change(applied, witnesses=[before], checkpoints=[row(f"{number:03}", created=float(number))])
+        assert apply(saver, made) == [applied]
+    saver.close()
+    deadline = time.monotonic() + 10
+    while (read := rows_read_by_index(admin, "threadline_checkpoints")) < count - 1 and time.monotonic() < deadline:
+        time.sleep(0.05)  # the server adds up what a session read when that has ended
+    assert count - 1 <= read <= 4 * count
+    assert rows_read_by_index(admin, "threadline_threads") <= 4 * count
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])

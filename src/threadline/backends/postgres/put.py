@@ -301,7 +301,8 @@ class PutStatements:
         pool = "t.pool"
         if shape.is_stamped:
             pool = mark("bigint")
-            where += [f"t.pool = {pool}", f"t.epoch = {mark('bigint')}"]
+            # Not by `=`: without statistics the server would look for the thread among all of its pool.
+            where += [f"t.pool IS NOT DISTINCT FROM {pool}", f"t.epoch = {mark('bigint')}"]
             where.append(f"pg_postmaster_start_time() = to_timestamp({mark('float8')})")
         for number in range(shape.witnesses):
             w = f"w{number}"
