@@ -193,9 +193,8 @@ class PostgresTables(SqlSetup):
             ),
             f"CREATE INDEX {bare}checkpoints_by_age ON {p}checkpoints (id)",
             f"CREATE INDEX {bare}checkpoints_by_run ON {p}checkpoints (run_id) WHERE run_id IS NOT NULL",
-            # Whether a checkpoint has children is asked before it is deleted. The parent is the first column: while there
-            # are no statistics, the server would take an index that begins as the primary key does for a checkpoint
-            # itself, and read all of its thread.
+            # Has a checkpoint children? While there are no statistics, the server would look for a checkpoint itself in
+            # an index that began as the primary key does, and read all of its thread.
             f"CREATE INDEX {bare}checkpoints_by_parent ON {p}checkpoints (parent, pool, thread, namespace)",
             *self._grown(
                 "writes",
