@@ -57,10 +57,12 @@ class BoundedCache(Generic[K, V]):
 
     def put(self, key: K, value: V, cost_bytes: int) -> None:
         with self._lock:
-            held = self._young.get(key)
+            young, old = self._young, self._old
+            held = young.get(key)
             young_bytes = self._young_bytes + cost_bytes - (held[1] if held is not None else 0)
-            if held is not None and not self._old and young_bytes <= self.limit_bytes // 2:
-                self._young[key] = (value, cost_bytes)
+            # As `_add` has it, where nothing has to leave.
+            if young_bytes <= self.limit_bytes // 2 >= self._old_bytes and not (old and key in old):
+                young[key] = (value, cost_bytes)
                 self._young_bytes = young_bytes
             else:
                 self._add(key, (value, cost_bytes))
