@@ -491,11 +491,12 @@ def test_a_graph_goes_in_the_straight_line(url, tmp_path, monkeypatch):
     config = {"configurable": {"thread_id": "t", "user_id": "u"}, "metadata": {"team": "blue"}}
     for turn in range(3):
         graph.invoke({"messages": [HumanMessage(LONG, id=f"asked {turn}")]}, config)
+        if not turn:
+            prepared.clear()  # writes may overtake the checkpoint with which the thread begins
     assert len(list(saver.list(config))) > 9
     # The first checkpoint of the subgraph in each turn begins a namespace of its own.
     assert len(careful) <= 3 * 2
-    # Writes may overtake the checkpoints with which the thread begins.
-    assert len(prepared) <= 3
+    assert not prepared
 
 
 def test_nothing_is_leaked():
