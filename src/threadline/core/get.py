@@ -110,15 +110,12 @@ def read_now(tools: Tools, engine: Engine, place: Place) -> Read | None:
         read, refs = _at_hand(tools, found)
         if read is not None and (not refs or tools.reader.has(refs, read.pile)):
             return read
-    return engine.run(bound(tools, read_whole, place, found))
+    return engine.run(bound(tools, read_whole, place))
 
 
-async def read_whole(store: Context, place: Place, found: Found | None = None) -> Read | None:
-    """As `read_one`, for a caller that decodes all values at once: what was put here last is not gathered again.
-
-    `found` is the row, where it was looked up before.
-    """
-    found, tools = found or await store.find(*place), store.tools
+async def read_whole(store: Context, place: Place) -> Read | None:
+    """As `read_one`, for a caller that decodes all values at once: what was put here last is not gathered again."""
+    found, tools = await store.find(*place), store.tools
     if found is None:
         return None
     read, refs = _at_hand(tools, found)
