@@ -93,9 +93,10 @@ class PutStatements:
     def _made_hold(self, witnesses: int, continues: bool, is_alone: bool) -> str:
         sql = self._sql
         tables, where = [f"{sql.prefix}pools p", f"{sql.t} t"], self._living
-        if continues:
-            # A thread that was begun anew may refuse what continues something of before.
-            where += f" AND (t.deleted_before IS NULL OR t.deleted_before < {sql.dialect.mark()})"
+        # A thread that was begun anew may refuse what continues something of before. A change that does not say what it
+        # continues, as usual writes do not, is looked at closer there.
+        later = f" OR t.deleted_before < {sql.dialect.mark()}" * continues
+        where += f" AND (t.deleted_before IS NULL{later})"
         for w in map("w{}".format, range(witnesses)):
             tables.append(f"{sql.c} {w}")
             of_witness = " AND ".join(map(sql.compared, (f"{w}.namespace", f"{w}.id", f"{w}.created")))

@@ -108,6 +108,18 @@ async def test_a_run_that_was_going_on_is_refused_after_the_deletion(saver: Half
     assert (await stored(saver, restarted)).pending_writes == []
 
 
+async def test_writes_from_before_a_deletion_are_refused_where_nothing_else_was(saver: Half, thread: str) -> None:
+    """Whoever began the thread anew knows it: its first refusal is that of the writes."""
+    [*_, last] = await _talk(saver, thread, 2)
+    await saver.delete_thread(thread)
+    restarted = await put(saver, place(thread), {"words": ["new"]})
+    with refused(Conflict):
+        await saver.put_writes(last, [("a", 1)], "task")
+    assert await saver.get_tuple(last) is None
+    await saver.put_writes(restarted, [("a", 2)], "task")
+    assert (await stored(saver, restarted)).pending_writes == [("task", "a", 2)]
+
+
 async def test_nothing_of_a_run_that_was_refused_brings_a_deleted_thread_back(saver: Half, thread: str) -> None:
     [*_, last] = await _talk(saver, thread, 2)
     await saver.delete_thread(thread)
