@@ -316,6 +316,28 @@ def test_one_statement_changes_nothing_where_its_thread_is_not_as_expected(
     assert not any(alone) or change == "collected"
 
 
+def test_a_put_that_is_broken_off_holds_no_state_of_the_file(saver, database, monkeypatch):
+    """An interrupt may come between a question and its answer: the log could not be brought into the file then."""
+    there, answers = small(saver, 0), []
+
+    def interrupted(cursor, sql, change):
+        answers.append(cursor.execute("SELECT 1 FROM threadline_checkpoints").fetchone())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(put, "_look", interrupted)
+        with closing(sqlite3.connect(database)) as other, other:
+            other.execute("UPDATE threadline_threads SET active = active + 1")  # so that the next put looks
+        with pytest.raises(KeyboardInterrupt) as interrupt:
+            saver.put(*lives.put_arguments("t", 4))
+        del interrupt  # with the frames it names
+    assert answers == [(1,)]
+    with closing(sqlite3.connect(database)) as other:
+        other.execute("PRAGMA busy_timeout = 0")
+        assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+    assert saver.get_tuple(small(saver, 1, there)).checkpoint["channel_values"] == {"count": 1}
+
+
 def test_nothing_is_remembered_beside_a_trigger_on_any_table_of_a_put(saver, looks, alone, database):
     there = small(saver, 0)
     with closing(sqlite3.connect(database)) as connection, connection:

@@ -11,6 +11,8 @@ import pytest
 
 import threadline
 from threadline import Conflict
+from threadline.backends.postgres.put import PutStatements
+from threadline.backends.postgres.wire import Statement
 from threadline.ports.checkpoints import Applied, Change, CheckpointRow, ChunkRow, Stale, Witness, WriteRow
 from threadline.testing.making import checkpoint, place
 
@@ -116,6 +118,28 @@ def test_a_stale_change_moves_nothing(saver, applied, admin):
     [stale] = apply(saver, change(applied, moved=[chunk(1, b"pointer")]))
     assert isinstance(stale, Stale)
     assert ask(saver, "chunks", applied.stamp[0], [chunk(1).digest]) == [chunk(1)]
+
+
+def test_a_witness_that_goes_between_the_snapshot_and_the_lock_is_missed(saver, applied, admin, monkeypatch):
+    """A deletion of checkpoints raises no epoch, and leaves the row of the thread as it is."""
+    make = PutStatements.of
+
+    def slow(self, shape):
+        # Where the row of the thread is read, before it is locked.
+        return Statement(make(self, shape).text.decode().replace(" FOR ", " AND pg_sleep(1) IS NOT NULL FOR ", 1))
+
+    apply(saver, change(applied, checkpoints=[row("parent", created=7.0)]))
+    monkeypatch.setattr(PutStatements, "of", slow)
+    put = change(applied, witnesses=[Witness("", "parent", 7.0)], checkpoints=[row("child")])
+    with ThreadPoolExecutor() as others:
+        answer = others.submit(apply, saver, put)
+        time.sleep(0.3)
+        with admin.transaction():  # as every deletion does it
+            admin.execute("SELECT 1 FROM threadline_threads FOR UPDATE")
+            assert admin.execute("DELETE FROM threadline_checkpoints WHERE id = 'parent'").rowcount == 1
+        assert not answer.done()
+        assert answer.result() == [Stale(applied.stamp)]
+    assert ask(saver, "find", "t", "", "child") is None
 
 
 def rows_read_by_index(admin, table):

@@ -1,15 +1,13 @@
 """A change as one statement, which writes all of the change if its thread is as expected, or nothing of it.
 
 The statement locks the rows that it relies on. READ COMMITTED looks at the newest version of a row when it is locked,
-however old the statement's snapshot is: an epoch that was raised, a thread that was deleted or a lease that was lost
-meanwhile is seen, no row is left, and nothing is written. Rules:
+however old the statement's snapshot is: an epoch that was raised, a thread that was deleted, a witness that is gone or
+a lease that was lost meanwhile is seen, no row is left, and nothing is written. Rules:
 
 - The thread's row is locked FOR KEY SHARE: puts do not exclude each other, nor what changes `active` or `asked`. A
   transaction that deletes chunks or checkpoints has locked it FOR UPDATE before.
-- A thread that is locked so at this moment is skipped, not waited for. The general way waits.
-- A witness is not locked: that would write to its row. It tells that the store was not set back to a state before it,
-  and a store that is set back while the statement runs changes the thread's row as well. A witness that a deletion took
-  between the snapshot and the lock says nothing of chunks: who deletes chunks raises the epoch.
+- A thread or witness that is locked so at this moment is skipped, not waited for. The general way waits. A witness is
+  locked because a deletion of checkpoints raises no epoch, and a channel may be read by way of its parent.
 - The server runs the parts of WITH that nobody reads from the last to the first. They are written down in reverse, so
   that every put goes in one order: the thread's row, chunks, the checkpoint, its writes; each kind sorted by its key.
   Puts that meet therefore wait for each other in one direction only.
@@ -309,6 +307,7 @@ class PutStatements:
             tables.append(f"{sql.c} {w}")
             where.append(f"{w}.pool = {pool} AND {w}.thread = t.serial AND {w}.namespace = {mark('text')}")
             where.append(f"{w}.id = {mark('text')} AND {w}.created = {mark('float8')}")
+            locks.append(f"FOR KEY SHARE OF {w} SKIP LOCKED")
         if shape.is_leased:
             tables.append(f"{sql.m} l")
             where.append(_leased(mark))

@@ -65,12 +65,7 @@ class SqliteCommit(SharedCommit):
             stamp = self._connections.write_at_once(partial(put_at_once, self._statements, work, seen))
             if stamp is not None:
                 return stamp
-        try:
-            made = self._connections.write(partial(put_one, self._statements, work, seen), before_waiting)
-        except BaseException:
-            if seen is not None:
-                seen.let_cursor_go()
-            raise
+        made = self._connections.write(partial(put_one, self._statements, work, seen), before_waiting)
         if seen is not None:
             seen.confirm()
         return made
@@ -132,10 +127,11 @@ class SqliteCommit(SharedCommit):
 class Seen:
     """What is remembered of the threads of one database. Used by one OS thread at a time, the one that commits."""
 
-    __slots__ = ("_cursor", "_has_triggers", "_moment", "_next", "_tables", "_threads", "_version", "is_in_sequence")
+    __slots__ = ("_has_triggers", "_moment", "_next", "_tables", "_threads", "_version", "is_in_sequence", "spare")
 
     def __init__(self, tables: tuple[str, ...]) -> None:
-        self._cursor: sqlite3.Cursor | None = None
+        # Python's driver notes each cursor of a connection: one serves all puts.
+        self.spare: sqlite3.Cursor | None = None
         # Those that a put writes to. A trigger on them changes rows within a put, so nothing is remembered then.
         self._tables = tables
         self._has_triggers = False
@@ -147,15 +143,12 @@ class Seen:
         self.is_in_sequence = False
 
     def cursor(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
-        """A cursor of the connection, which gives rows as they are: to make one for each put takes a while."""
-        cursor = self._cursor
-        if cursor is None or cursor.connection is not connection:
-            cursor = self._cursor = plain_cursor(connection)
-        return cursor
+        """A cursor of the connection, which gives rows as they are: the spare one, which comes back behind a put.
 
-    def let_cursor_go(self) -> None:
-        """A put was broken off: a statement that still has rows would hold a state of the file."""
-        self._cursor = None
+        One that a put was broken off with does not: a statement that still has rows holds a state of the file.
+        """
+        cursor, self.spare = self.spare, None
+        return cursor if cursor is not None and cursor.connection is connection else plain_cursor(connection)
 
     def renew(self, connection: sqlite3.Connection, execute: Callable[..., Any]) -> None:
         """Forget everything if anything was changed. Each put begins with this, inside its transaction."""

@@ -249,6 +249,7 @@ def put_one(sql: Statements, change: Change, seen: Seen | None, connection: sqli
         active = change.now
     if seen is not None:
         seen.note(change, serial, stamp, active, connection)
+        seen.spare = cursor
     return stamp
 
 
@@ -272,9 +273,8 @@ def put_at_once(sql: Statements, change: Change, seen: Seen, connection: sqlite3
         values += witness
     before = connection.total_changes
     if writes:
-        rows = _write_values(pool, serial, writes)
-        del rows[0][0]  # in its place is the query
-        values += chain.from_iterable(rows)
+        (_, *first), *others = _write_values(pool, serial, writes)  # in place of the first pool is the query
+        values += chain(first, *others)
         added = connection.execute(_adding(sql, len(writes), bool(change.witnesses)), values).rowcount
     else:
         row = (*values, serial, *change.checkpoints[0])
