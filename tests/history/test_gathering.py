@@ -253,21 +253,23 @@ def test_puts_beside_compacting_lose_nothing(path, monkeypatch):
             check(saver, states_put, thread_id)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_kill_while_compacting_leaves_everything_readable(path, monkeypatch):
+def kill_packers(path, monkeypatch, kills):
+    """Processes that compact, and put what closes runs, are killed at random moments; all is read after each."""
     monkeypatch.setattr(gathering, "_LEAST_BYTES", 1)
     monkeypatch.setattr(gathering, "_MOST_SHARE", 1_000)
     monkeypatch.setattr(gathering, "_LEVEL", 1)
     monkeypatch.setattr(gathering, "MOST_ITEMS", 4)
-    dice = random.Random(5)
+    dice, whole = random.Random(5), {f"{number:08d}": values for number, values in enumerate(states(200), 1)}
     with threadline.connect(path) as saver:
         expected = fill(saver, 60)
-    gathered = 0
-    for kill in range(25):
+    gathered = begun = 0
+    for kill in range(kills):
         child = os.fork()
         if child == 0:
             try:
                 with threadline.connect(path) as saver:
+                    if kill % 2:
+                        fill(saver, 200, f"child-{kill}")
                     saver.compact()
                     time.sleep(30)
             finally:
@@ -278,12 +280,29 @@ def test_a_kill_while_compacting_leaves_everything_readable(path, monkeypatch):
         gathered += bool(outer_packs(path))
         with threadline.connect(path) as saver:
             check(saver, expected)
+            left = list(saver.list(config(f"child-{kill}")))
+            begun += bool(left)
+            assert all(dict(one.checkpoint["channel_values"]) == whole[one.checkpoint["id"]] for one in left)
             if kill % 5 == 4:  # begin anew: what was gathered is taken apart
+                assert saver.fsck().ok
                 saver.thread("t").prune(keep_last=1)
                 saver.collect()
-                saver.delete_thread("t")
+                for info in list(saver.threads()):
+                    saver.delete_thread(info.thread_id)
                 expected = fill(saver, 60)
     assert gathered
+    assert begun
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_kill_while_compacting_leaves_everything_readable(path, monkeypatch):
+    kill_packers(path, monkeypatch, 25)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_three_hundred_kills_while_packing_leave_everything_readable(path, monkeypatch):
+    kill_packers(path, monkeypatch, 300)
 
 
 def rows_of(path):
