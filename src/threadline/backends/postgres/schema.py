@@ -193,8 +193,8 @@ class PostgresTables(SqlSetup):
             ),
             f"CREATE INDEX {bare}checkpoints_by_age ON {p}checkpoints (id)",
             f"CREATE INDEX {bare}checkpoints_by_run ON {p}checkpoints (run_id) WHERE run_id IS NOT NULL",
-            # Has a checkpoint children? While there are no statistics, the server would look for a checkpoint itself in
-            # an index that began as the primary key does, and read all of its thread.
+            # For a deletion, which asks for children. If it began with the columns of the primary key, a server without
+            # statistics would look up a checkpoint in this index, and read all of its thread.
             f"CREATE INDEX {bare}checkpoints_by_parent ON {p}checkpoints (parent, pool, thread, namespace)",
             *self._grown(
                 "writes",

@@ -109,7 +109,7 @@ async def test_a_run_that_was_going_on_is_refused_after_the_deletion(saver: Half
 
 
 async def test_writes_from_before_a_deletion_are_refused_where_nothing_else_was(saver: Half, thread: str) -> None:
-    """Whoever began the thread anew knows it: its first refusal is that of the writes."""
+    """The saver knows the thread as it is now, and no put of the old run has been refused yet."""
     [*_, last] = await _talk(saver, thread, 2)
     await saver.delete_thread(thread)
     restarted = await put(saver, place(thread), {"words": ["new"]})
