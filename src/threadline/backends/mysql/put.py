@@ -93,8 +93,8 @@ class PutStatements:
     def _made_hold(self, witnesses: int, continues: bool, is_alone: bool) -> str:
         sql = self._sql
         tables, where = [f"{sql.prefix}pools p", f"{sql.t} t"], self._living
-        # A thread that was begun anew refuses what descends from before its deletion. A change that does not name what it
-        # continues, as usual writes do not, takes the general way there.
+        # A thread that was begun anew refuses what descends from before its deletion. A change that does not name what
+        # it continues, as usual writes do not, takes the general way there.
         later = f" OR t.deleted_before < {sql.dialect.mark()}" * continues
         where += f" AND (t.deleted_before IS NULL{later})"
         for w in map("w{}".format, range(witnesses)):

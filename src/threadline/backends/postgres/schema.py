@@ -193,7 +193,7 @@ class PostgresTables(SqlSetup):
             ),
             f"CREATE INDEX {bare}checkpoints_by_age ON {p}checkpoints (id)",
             f"CREATE INDEX {bare}checkpoints_by_run ON {p}checkpoints (run_id) WHERE run_id IS NOT NULL",
-            # For a deletion, which asks for children. If it began with the columns of the primary key, a server without
+            # For deletions, which ask for children. If it began with the columns of the primary key, a server without
             # statistics would look up a checkpoint in this index, and read all of its thread.
             f"CREATE INDEX {bare}checkpoints_by_parent ON {p}checkpoints (parent, pool, thread, namespace)",
             *self._grown(
