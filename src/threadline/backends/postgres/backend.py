@@ -39,6 +39,7 @@ from ..sql.statements import Dialect, Statements
 from .binary import BytesArray
 from .put import Put, PutStatements, replacing, split_found, usual
 from .records import PostgresRecords, record_key
+from .several import SeveralStatements, runs
 from .together import PostgresChanges, Together
 from .vectors import PostgresVectors
 from .wire import Statement
@@ -264,6 +265,7 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
     ) -> None:
         super().__init__(database, statements, PostgresChanges(statements, put, identity))
         self._put = put
+        self._several = SeveralStatements(statements, put.lock_timeout)
         self._identity = identity
         self._together = PerLoop(lambda: Together(self.put_all)) if is_of_loop else None
         self._noted = LastNoted()
@@ -332,17 +334,30 @@ class PostgresBackend(PostgresRecords, PostgresVectors, SqlBackend):
 
     async def _put_on(self, works: Sequence[Put], session: Session) -> list[Stamp | None]:
         generation = session.generation
-        asked: list[Question] = []
-        for change, shape, values in works:
-            if not _is_of_server(change, session):
-                return [None] * len(works)
-            asked.append((self._put.of(shape), values))
+        if not all([_is_of_server(work.change, session) for work in works]):
+            return [None] * len(works)
+        parts = [*runs(works)] if len(works) > 1 else [works]
+        asked = [self._question(part) for part in parts]
         if works[0].shape.is_headed:
             asked.insert(0, (self._put.held_for_head, [works[0].change.thread_id]))
         if len(asked) == 1 and not self.database.has_tenant:
-            return [self._stamp_of(works[0].change, await session.ask(*asked[0]), generation)]
-        answers = (await self.database.asked(session, asked))[-len(works) :]
-        return [self._stamp_of(work.change, rows, generation) for work, rows in zip(works, answers, strict=True)]
+            answers = [await session.ask(*asked[0])]
+        else:
+            answers = (await self.database.asked(session, asked))[-len(parts) :]
+        stamps: list[Stamp | None] = []
+        for part, rows in zip(parts, answers, strict=True):
+            if len(part) == 1:
+                stamps.append(self._stamp_of(part[0].change, rows, generation))
+            else:
+                made = {place for (place,) in rows}
+                stamps += [work.change.stamp if place in made else None for place, work in enumerate(part, 1)]
+        return stamps
+
+    def _question(self, works: Sequence[Put]) -> Question:
+        """The statement that makes these puts."""
+        if len(works) > 1:
+            return self._several.question(works)
+        return self._put.of(works[0].shape), works[0].values
 
     def _stamp_of(self, change: Change, rows: list[Any], generation: int) -> Stamp | None:
         """The stamp under which a change was made, from the rows of its statement."""

@@ -37,8 +37,8 @@ from .schema import SERVER_BORN
 from .wire import Statement
 
 __all__ = [
-    "CHECKPOINT_TYPES", "CHUNK_TYPES", "Put", "PutStatements", "WRITE_TYPES", "given", "latest", "replacing",
-    "split_found", "usual",
+    "CHECKPOINT_TYPES", "CHUNK_TYPES", "Marks", "Put", "PutStatements", "WRITE_TYPES", "expected_thread", "given",
+    "latest", "replacing", "split_found", "usual",
 ]  # fmt: skip
 
 # JSON, the last column, is text until the statement casts it: its own binary form begins with a number of a version.
@@ -188,7 +188,8 @@ class PutStatements:
     def __init__(self, sql: Statements, lock_timeout: str) -> None:
         self._sql = sql
         self._made: dict[_Shape, Statement] = {}
-        self._lock_timeout = f"set_config('lock_timeout', '{int(lock_timeout)}', true)"
+        # What ends a wait for a lock, in this transaction.
+        self.lock_timeout = f"set_config('lock_timeout', '{int(lock_timeout)}', true)"
         self.server_born = f"SELECT {SERVER_BORN}"
         living = f"FROM {sql.t} WHERE {{}} AND status <> 'deleted'"
         # A living thread whose row nobody deletes from, or that is held alone, until the transaction ends.
@@ -201,7 +202,7 @@ class PutStatements:
         self.pool_held_alone = f"SELECT serial {living.format('pool = %s')} ORDER BY serial FOR UPDATE"
         # A thread, alone, before a put looks at its head.
         self.held_for_head = Statement(
-            f"SELECT FROM (SELECT {self._lock_timeout} OFFSET 0) AS s, {sql.t} t WHERE t.thread_id = $1::text "
+            f"SELECT FROM (SELECT {self.lock_timeout} OFFSET 0) AS s, {sql.t} t WHERE t.thread_id = $1::text "
             f"FOR UPDATE OF t"
         )
         self.chunks = Statement(
@@ -239,7 +240,7 @@ class PutStatements:
         return made
 
     def _make(self, shape: _Shape) -> Statement:
-        sql, mark = self._sql, _Marks()
+        sql, mark = self._sql, Marks()
         live = self._begun(shape, mark) if shape.begins else self._live(shape, mark)
         parts = []
         if shape.noting:
@@ -267,7 +268,7 @@ class PutStatements:
         given = "" if shape.is_stamped and not shape.noting else "pool, epoch, active "
         return Statement(f"WITH {', '.join([f'live AS MATERIALIZED ({live})', *named])} SELECT {given}FROM live")
 
-    def _checkpoints_put(self, count: int, mark: _Marks) -> str:
+    def _checkpoints_put(self, count: int, mark: Marks) -> str:
         """The insert of one checkpoint, or of many."""
         conflict = replacing(CHECKPOINT_COLUMNS, CHECKPOINT_KEY)
         into = f"INSERT INTO {self._sql.c} (pool, thread, {CHECKPOINT_COLUMNS}) SELECT live.pool, live.serial"
@@ -276,7 +277,7 @@ class PutStatements:
         rows = _rows(mark, count, CHECKPOINT_COLUMNS, CHECKPOINT_TYPES)
         return f"{into}, {given(CHECKPOINT_COLUMNS)} FROM {rows} {conflict}"
 
-    def _begun(self, shape: _Shape, mark: _Marks) -> str:
+    def _begun(self, shape: _Shape, mark: Marks) -> str:
         """A thread that is made, unless there is one of that id."""
         thread_id, now, asked = mark("text"), mark("float8"), mark("text")
         row = f"{thread_id}, 0, 'active', {now}, {now}, '[]', {asked}"
@@ -286,22 +287,15 @@ class PutStatements:
             f"ON CONFLICT DO NOTHING RETURNING serial, pool, epoch, active"
         )
 
-    def _live(self, shape: _Shape, mark: _Marks) -> str:
+    def _live(self, shape: _Shape, mark: Marks) -> str:
         """The thread, if it is as expected; locked, with what the change relies on."""
         sql = self._sql
         # Locked at once as it is needed: a stronger lock that is taken later can be waited for in a circle.
         tables, locks = [f"{sql.t} t"], [f"FOR {'NO KEY UPDATE' if shape.noting else 'KEY SHARE'} OF t SKIP LOCKED"]
-        where = [
-            f"t.thread_id = {mark('text')}",
-            # As in ports/rules.py; what may go on with a thread that was deleted once is found out the general way.
-            "t.status NOT IN ('deleted', 'archived') AND t.deleted_before IS NULL",
-        ]
-        pool = "t.pool"
+        thread_id, pool, epoch, born = mark("text"), "t.pool", "", ""
         if shape.is_stamped:
-            pool = mark("bigint")
-            # Not by `=`: without statistics the server would look for the thread among all of its pool.
-            where += [f"t.pool IS NOT DISTINCT FROM {pool}", f"t.epoch = {mark('bigint')}"]
-            where.append(f"pg_postmaster_start_time() = to_timestamp({mark('float8')})")
+            pool, epoch, born = mark("bigint"), mark("bigint"), mark("float8")
+        where = expected_thread(thread_id, pool, epoch, born)
         for number in range(shape.witnesses):
             w = f"w{number}"
             tables.append(f"{sql.c} {w}")
@@ -319,11 +313,11 @@ class PutStatements:
             # The snapshot must be younger than the lock of the statement before.
             where.append("current_setting('transaction_isolation') = 'read committed'")
         return (
-            f"SELECT t.serial, t.pool, t.epoch, t.active, {self._lock_timeout} FROM {', '.join(tables)} "
+            f"SELECT t.serial, t.pool, t.epoch, t.active, {self.lock_timeout} FROM {', '.join(tables)} "
             f"WHERE {' AND '.join(where)} {' '.join(locks)}"
         )
 
-    def _noted(self, noting: int, mark: _Marks) -> str:
+    def _noted(self, noting: int, mark: Marks) -> str:
         """What the put says of its thread: that it is in use, that a question was asked, or that it was answered."""
         now = mark("float8")
         idle = f"t.active < {now} - {ACTIVITY_SECONDS}"
@@ -342,7 +336,18 @@ class PutStatements:
         )
 
 
-class _Marks:
+def expected_thread(thread_id: str, pool: str, epoch: str, server_born: str) -> list[str]:
+    """The conditions under which a put may go on with a thread `t`; without an epoch it names no stamp."""
+    # As in ports/rules.py; what may go on with a thread that was deleted once is found out the general way.
+    where = [f"t.thread_id = {thread_id}", "t.status NOT IN ('deleted', 'archived') AND t.deleted_before IS NULL"]
+    if epoch:
+        # Not by `=`: without statistics the server would look for the thread among all of its pool.
+        where += [f"t.pool IS NOT DISTINCT FROM {pool}", f"t.epoch = {epoch}"]
+        where.append(f"pg_postmaster_start_time() = to_timestamp({server_born})")
+    return where
+
+
+class Marks:
     """Numbers the parameters of a statement, in the order in which they are asked for."""
 
     def __init__(self) -> None:
@@ -353,13 +358,13 @@ class _Marks:
         return f"${self._count}::{kind}"
 
 
-def _leased(mark: _Marks) -> str:
+def _leased(mark: Marks) -> str:
     """A condition: the lease is that of a holder, by whose token its record begins."""
     name, token = mark("text"), mark("bytea")
     return f"l.name = {name} AND substring(l.value FROM 1 FOR length({token})) = {token}"
 
 
-def _rows(mark: _Marks, count: int, columns: str, types: Sequence[str]) -> str:
+def _rows(mark: Marks, count: int, columns: str, types: Sequence[str]) -> str:
     """Rows beside the thread they go to."""
     if count > _MOST_SINGLE:
         return f"live, unnest({', '.join(mark(f'{kind}[]') for kind in types)}) AS n ({columns})"
