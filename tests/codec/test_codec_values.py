@@ -60,7 +60,7 @@ def same(data):
 
 def read(data, codec=None):
     codec = codec or Codec()
-    return codec._read([data])
+    return codec.read([data])
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -73,9 +73,9 @@ def test_every_kind_of_value_comes_back_as_the_other_way_has_it(name):
 def test_what_is_usual_is_read_in_one_pass():
     codec = Codec()
     for value in [*USUAL, USUAL, {"messages": USUAL}, "text", None, [], {}]:
-        [found] = codec._read([codec.encode(value)])
+        [found] = codec.read([codec.encode(value)])
         assert anatomy(found) == anatomy(value)
-    assert anatomy(codec._read([codec.encode(value) for value in USUAL])) == anatomy(USUAL)
+    assert anatomy(codec.read([codec.encode(value) for value in USUAL])) == anatomy(USUAL)
 
 
 def test_states_side_by_side_are_read_in_one_pass():
@@ -85,12 +85,10 @@ def test_states_side_by_side_are_read_in_one_pass():
     codec.decode_items([codec.encode(value) for value in values])  # it knows how each is built now
     packed = [ormsgpack.packb(state, codec.pack_within, OPTIONS) for state in states]
     for bodies in ([b"".join(packed)], packed, [b"".join(packed[:3]), b"", memoryview(b"".join(packed[3:]))]):
-        assert (
-            anatomy(codec._read(bodies, heads)) == anatomy(OtherWay().decode_states(heads, bodies)) == anatomy(values)
-        )
+        assert anatomy(codec.read(bodies, heads)) == anatomy(OtherWay().decode_states(heads, bodies)) == anatomy(values)
     whole = b"".join(packed)
     for odd in ([whole[:-1]], [whole + b"\xc0"], [whole[:40], whole[40:]], [], [whole, "text"]):
-        assert codec._read(odd, heads) is None
+        assert codec.read(odd, heads) is None
     assert anatomy(codec.decode_states(heads, [whole[:40], whole[40:]])) == anatomy(values)
     for odd in ([*heads, b""], heads[:-1], [b"\x05abc", *heads[1:]], [b"\x01" + GROUP, *heads[1:]], ["", *heads[1:]]):
         assert native.values([whole], odd, codec._builders, Together, codec._checked) is None
@@ -205,8 +203,8 @@ def test_what_is_read_is_collected_as_others_are():
     before, blocks = len(gc.get_objects()), sys.getallocatedblocks()
     for _ in range(50):
         codec.decode_items(items)
-        codec._read([items[0][:-1]])
-        codec._read([*items, b"\xc1"])
+        codec.read([items[0][:-1]])
+        codec.read([*items, b"\xc1"])
     gc.collect()
     assert abs(len(gc.get_objects()) - before) < 20
     assert sys.getallocatedblocks() - blocks < 200

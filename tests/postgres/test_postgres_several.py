@@ -8,7 +8,7 @@ import pytest
 
 from tests.postgres.test_postgres_puts import ask, chunk, row, rows_read_by_index, waits
 from threadline.backends.postgres.put import usual
-from threadline.backends.postgres.several import SeveralStatements, runs
+from threadline.backends.postgres.together import SeveralStatements, runs
 from threadline.backends.postgres.wire import Session, Statement
 from threadline.base.drive import run_now
 from threadline.ports.checkpoints import Change, Witness, WriteRow

@@ -12,13 +12,14 @@ from typing import Any
 from ..base.bounded_cache import BoundedCache
 from ..codec.envelope import FEW_EXCESS, MOST_TIMES, Envelope
 from ..errors import Corrupt, InvalidRequest, NotFound
-from ..ports.checkpoints import split_links
+from ..ports.checkpoints import DIGEST_BYTES, split_links
 from ..ports.objects import why_lost
 from .cutting import INLINE_BYTES, LONGEST_PIECE
 from .digest import Digester, Digesters
 from .pack import Pack, is_pointer, place_in, unpack_pack
 from .refs import (
     LIST,
+    LIST_OF_ONE,
     MAP,
     Inline,
     Node,
@@ -380,7 +381,7 @@ def _needs(refs: Iterable[Ref | Pair], pile: Pile) -> tuple[set[bytes], dict[byt
         if not isinstance(ref, tuple):
             _need(ref, pile, items, nodes)
         elif ref[0]:
-            if ref[1] is None:
+            if ref[1] is None or (ref[1] == LIST_OF_ONE and len(ref[0]) == DIGEST_BYTES):
                 items.add(ref[0])
             elif (leaves := leaves_of_short(ref[1])) is not None:
                 digests = split_links(ref[0])

@@ -27,15 +27,13 @@ from .cutting import (
 from .digest import Digesters
 from .gather import TOO_LARGE, Gatherer, Pile, leaves_of_short
 from .pack import Pack, split_object
-from .refs import LIST, MAP, Inline, Node, Pair, Pieces, Ref, Root, Tree, links_of, unpack_ref
+from .refs import LIST, LIST_OF_ONE, MAP, Inline, Node, Pair, Pieces, Ref, Root, Tree, links_of, unpack_ref
 from .unchanged import Sequence as Encoded
 from .weigh import DEEPEST_VALUE, Key, Part, Scales, check_listed, part_of_node, part_of_ref
 
 __all__ = ["Reader", "reached"]
 
 _SINGLE, _ALONE = object(), object()
-# The root of a list whose one item is a chunk.
-_LIST_OF_ONE = [LIST, [], 1]
 
 
 class Reader:
@@ -78,7 +76,7 @@ class Reader:
             elif packed is None:
                 singles.append(items[links])
                 found.append(_SINGLE)
-            elif packed == _LIST_OF_ONE and len(links) == DIGEST_BYTES and not self.share_decoded:
+            elif packed == LIST_OF_ONE and len(links) == DIGEST_BYTES and not self.share_decoded:
                 # What most tasks write: a message, as a list.
                 singles.append(items[links])
                 found.append(_ALONE)

@@ -28,8 +28,10 @@ from .pack import PACK, Pack, unpack_pack
 __all__ = [
     "Inline",
     "LIST",
+    "LIST_OF_ONE",
     "MAP",
     "Node",
+    "PACKED_LIST_OF_ONE",
     "PIECES",
     "Pair",
     "Pieces",
@@ -48,6 +50,9 @@ __all__ = [
 ]
 
 LIST, MAP, PIECES = 0, 1, 2
+# The packed reference of a list whose one item is a chunk. Nobody changes it.
+LIST_OF_ONE: list[Any] = [LIST, [], 1]
+PACKED_LIST_OF_ONE = ormsgpack.packb(LIST_OF_ONE)
 # Every level shrinks at least eightfold: no list in this world needs a deeper tree.
 _DEEPEST = 24
 # Trees within trees: what is nested deeper is written in pieces (chunks/encode.py).

@@ -30,7 +30,17 @@ from .allowed import TypeRules, UnknownTypes, class_name, found_by, registry
 from .builtin import reduce_exception
 from .data_classes import Together, shape_of
 from .framing import EXT_HEADERS, array_header, ext_frame
-from .limits import DEEPEST, SHALLOW, check_extension, check_room, check_stack_and_room, is_ample, is_deeper
+from .limits import (
+    DEEPEST,
+    FEW_BYTES,
+    SHALLOW,
+    check_extension,
+    check_room,
+    check_stack_and_room,
+    is_ample,
+    is_deeper,
+    stack,
+)  # fmt: skip
 from .packing import (
     OBJECT,
     OPTIONS,
@@ -180,9 +190,7 @@ class Codec:
 
     def decode(self, data: bytes) -> Any:
         """The value of some bytes; NotAllowed or Corrupt when it cannot or may not be rebuilt."""
-        if self.generation != registry.generation:
-            self._forget()
-        found = self._read([data])
+        found = self.read([data])
         if found is not None:
             return found[0]
         # What is one object may have it all: what it holds is not checked for depth, what that holds is.
@@ -199,7 +207,7 @@ class Codec:
 
     def decode_items(self, items: list[bytes]) -> list[Any]:
         """The values of items that were encoded one by one, in one call."""
-        found = self.refresh()._read(items)
+        found = self.read(items)
         return self.decode(b"".join((array_header(len(items)), *items))) if found is None else found
 
     def decode_langgraph(self, data: bytes) -> Any:
@@ -225,7 +233,7 @@ class Codec:
 
     def decode_states(self, heads: list[bytes], bodies: list[bytes]) -> list[Any]:
         """The values whose states stand side by side in `bodies`, each with its type header; empty: it is the value."""
-        found = self.refresh()._read(bodies, heads)
+        found = self.read(bodies, heads)
         if found is not None:
             return found
         builders, names, own = self._builders, set(heads), {}
@@ -235,7 +243,7 @@ class Codec:
                 if head[0] + 1 != len(head) or head[1:] == GROUP:
                     raise Corrupt("a pack has a damaged type header")
                 own[head] = builders.get(head[1:]) or self._builder_for(head[1:])
-            if len(builders) > known and (found := self._read(bodies, heads)) is not None:
+            if len(builders) > known and (found := self.read(bodies, heads)) is not None:
                 return found
             joined = b"".join((array_header(len(heads)), *bodies))
             check_stack_and_room(joined)
@@ -248,9 +256,12 @@ class Codec:
         except Exception:  # something is wrong, which the slower way will name
             return self.decode(framed(heads, bodies))  # type: ignore[no-any-return]
 
-    def _read(self, parts: list[Any], heads: list[bytes] | None = None) -> list[Any] | None:
+    def read(self, parts: list[Any], heads: list[bytes] | None = None) -> list[Any] | None:
         """The values of some parts by the native module; None where another way must be taken (base/values.h)."""
-        if not self._reads_natively or not is_ample(sum(map(len, parts))):
+        if self.generation != registry.generation:
+            self._forget()
+        is_large = (size := sum(map(len, parts))) > FEW_BYTES
+        if stack.is_little or not self._reads_natively or (is_large and not is_ample(size)):
             return None
         return native.values(parts, heads, self._builders, Together, self._checked)  # type: ignore[union-attr,no-any-return]
 

@@ -46,10 +46,10 @@ __all__ = [
     "check_stack_and_room",
     "copied_by",
     "entries_in",
-    "has_little_stack",
     "is_ample",
     "is_deeper",
     "of_length",
+    "stack",
     "text_dict",
     "unpack",
 ]
@@ -62,7 +62,6 @@ SHALLOW = DEEPEST - _EXTENSION
 # Threads of every platform have at least this, unless the program asked for less.
 _ROOMY_STACK = 1 << 21
 _STACK_FOR_LEVEL = 4096
-_local = threading.local()
 # As few bytes as these are unpacked without asking for memory: whatever they hold, they take little.
 FEW_BYTES = 1 << 20
 # The memory that a value takes beside its bytes, as part of a list or dict that grows; a dict takes most. And what a
@@ -109,27 +108,22 @@ _LONG_EXTENSIONS = {0xC7: 1, 0xC8: 2, 0xC9: 4}
 _SINGLE = re.compile(rb"[\x00-\x80\x90\xa0\xc0-\xc3\xe0-\xff]+")
 
 
-def has_little_stack() -> bool:
-    """Whether this thread has so little stack that all bytes must be checked."""
-    try:
-        return _local.has_little_stack  # type: ignore[no-any-return]
-    except AttributeError:
-        found = _local.has_little_stack = 0 < _stack_size() < _ROOMY_STACK
-        return found
+class _Stack(threading.local):
+    """The stack of the calling thread; each thread asks once."""
 
-
-def _stack_size() -> int:
-    """What this thread was given in bytes; 0 for what is usual."""
-    size: int | None = getattr(_local, "stack_size", None)
-    if size is None:
-        size = 0
+    def __init__(self) -> None:
+        # In bytes; 0 for what is usual.
+        self.size = 0
         if threading.current_thread() is not threading.main_thread():
             with _asking:
-                size = threading.stack_size()  # which sets it to 0, too
-                if size:
-                    threading.stack_size(size)
-        _local.stack_size = size
-    return size
+                self.size = threading.stack_size()  # which sets it to 0, too
+                if self.size:
+                    threading.stack_size(self.size)
+        # Whether it has so little that all bytes must be checked.
+        self.is_little = 0 < self.size < _ROOMY_STACK
+
+
+stack = _Stack()
 
 
 def check_extension(code: int, data: bytes) -> None:
@@ -140,11 +134,7 @@ def check_extension(code: int, data: bytes) -> None:
 
 def check_stack_and_room(data: bytes) -> None:
     """Corrupt for bytes that are nested too deep for this thread, TooLarge for those that take too much memory."""
-    try:
-        is_little: bool = _local.has_little_stack
-    except AttributeError:
-        is_little = has_little_stack()
-    if is_little:
+    if stack.is_little:
         check_depth(data)
     if len(data) > FEW_BYTES:
         check_room(data)
@@ -152,12 +142,12 @@ def check_stack_and_room(data: bytes) -> None:
 
 def is_ample(size: int) -> bool:
     """Whether there is stack and memory for so many bytes, whatever they hold."""
-    return not has_little_stack() and (size <= FEW_BYTES or _can_be_had(_MOST_TIMES * size))
+    return not stack.is_little and (size <= FEW_BYTES or _can_be_had(_MOST_TIMES * size))
 
 
 def check_depth(data: bytes) -> None:
     """Corrupt for bytes that are nested too deep for a thread with little stack."""
-    most = min(DEEPEST, _stack_size() // _STACK_FOR_LEVEL)
+    most = min(DEEPEST, stack.size // _STACK_FOR_LEVEL)
     if len(data) > most and is_deeper(data, most):
         raise Corrupt(f"undecodable bytes (nested deeper than {most} levels, which is the most for threads like this)")
 

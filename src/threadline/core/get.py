@@ -18,7 +18,7 @@ from ..base.versions import next_version, sort_key
 from ..chunks.gather import Pile
 from ..chunks.lazy import LazyValues
 from ..chunks.read import reached
-from ..chunks.refs import Pair, Ref, pairs_of
+from ..chunks.refs import LIST_OF_ONE, PACKED_LIST_OF_ONE, Pair, Ref, pairs_of
 from ..chunks.unchanged import Sequence
 from ..errors import Corrupt, NotAllowed, NotFound
 from ..ports.checkpoints import DIGEST_BYTES, Found, Query, WriteRow
@@ -26,7 +26,7 @@ from ..ports.engine import Engine
 from ..ports.rules import asks
 from .context import Context, Tools, bound
 from .requests import Place
-from .rows import ABSENT, Document, log_damage, name_of, read_document
+from .rows import ABSENT, Document, log_damage, name_of, read_known
 
 __all__ = [
     "Read",
@@ -60,6 +60,8 @@ class Read(NamedTuple):
     sends: list[tuple[WriteRow, Pair]]
     # Channels whose values are at hand as this process encoded them; the pile has nothing of these.
     sources: Mapping[str, Sequence] = {}
+    # Decoded with the document; None where that is still to be done.
+    metadata: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -131,7 +133,7 @@ def _at_hand(tools: Tools, found: Found) -> tuple[Read | None, list[Pair]]:
     line = tools.line_of(found)
     if line is None or not line.sources or tools.reader.share_decoded or tools.codec.foreign is not None:
         return None, []
-    document = read_document(found, tools.codec, tools.envelope, line.roots)
+    document, metadata = read_known(found, tools.codec, tools.envelope, line.roots)
     if document.v < 4:
         return None, []
     sources, roots = line.sources, line.roots.pairs
@@ -147,7 +149,7 @@ def _at_hand(tools: Tools, found: Found) -> tuple[Read | None, list[Pair]]:
             writes.append((write, pair))
             if pair[0]:
                 refs.append(pair)
-    return tuple.__new__(Read, (found, document, writes, Pile(), [], sources)), refs
+    return tuple.__new__(Read, (found, document, writes, Pile(), [], sources, metadata)), refs
 
 
 async def read_page(store: Context, query: Query) -> Rows:
@@ -229,6 +231,8 @@ def write_ref(tools: Tools, thread_id: str, write: WriteRow) -> Pair:
     try:
         place = ["write", thread_id, *write[:7]]  # as `write_place` has it
         content = native.checked(place, write[8], packb, tools.envelope.begun) if native and not write[7] else None
+        if content == PACKED_LIST_OF_ONE and len(write[6]) == DIGEST_BYTES:
+            return write[6], LIST_OF_ONE  # what most tasks write: a message, as a list
         packed = unpackb(content or tools.envelope.unwrap_row(write[7], write[8], packb(place)))
         if type(packed) is bytes:
             return b"", packed
@@ -307,6 +311,8 @@ def to_tuple(
         checkpoint["updated_channels"] = document.updated_channels
     if document.v < 4:
         _surface_sends(tools, read, checkpoint)
+    if metadata is None:
+        metadata = read.metadata
     return make(
         config=config_of(found.thread_id, row.namespace, row.id),
         checkpoint=checkpoint,

@@ -44,6 +44,7 @@ __all__ = [
     "name_of",
     "place_of_row",
     "read_document",
+    "read_known",
     "read_metadata",
     "searchable",
     "searchable_value",
@@ -242,6 +243,27 @@ def read_document(found: Found, codec: Codec, envelope: Envelope, roots: Roots |
         raise type(error)(f"{name_of(found)}: {error}") from None
     except (Corrupt, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
         raise Corrupt(f"{name_of(found)}: the document is damaged ({error})") from error
+
+
+def read_known(found: Found, codec: Codec, envelope: Envelope, roots: Roots) -> tuple[Document, dict[str, Any] | None]:
+    """The document of a row whose channels are known already, and its metadata, decoded in one pass.
+
+    None for metadata that is not of the usual kind: `read_metadata` reads it, or says what is wrong.
+    """
+    row, decoded = found.row, None
+    if native is not None and not row[4] and not row[6]:
+        place = ["document", found.thread_id, row[0], row[1], row[2], row[3]]
+        document = native.checked(place, row[5], packb, envelope.begun)
+        place[0] = "metadata"
+        metadata = native.checked(place, row[7], packb, envelope.begun)
+        decoded = codec.read([document, metadata]) if document and metadata else None
+    if decoded is None or type(decoded[1]) is not dict:
+        return read_document(found, codec, envelope, roots), None
+    try:
+        v, ts, seen, updated, other, _ = _parts(decoded[0])
+    except (Corrupt, TypeError, IndexError):
+        return read_document(found, codec, envelope, roots), None
+    return tuple.__new__(Document, (v, ts, roots, seen, updated, other)), decoded[1]
 
 
 def _opened(envelope: Envelope, form: int, stored: bytes, place: list[Any]) -> bytes:

@@ -39,8 +39,7 @@ from ..sql.statements import Dialect, Statements
 from .binary import BytesArray
 from .put import Put, PutStatements, replacing, split_found, usual
 from .records import PostgresRecords, record_key
-from .several import SeveralStatements, runs
-from .together import PostgresChanges, Together
+from .together import PostgresChanges, SeveralStatements, Together, runs
 from .vectors import PostgresVectors
 from .wire import Statement
 

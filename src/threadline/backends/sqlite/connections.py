@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from threading import get_ident
 from typing import Any, TypeVar
 
 from ...base.drive import run_now
@@ -81,7 +80,6 @@ class SqliteConnections:
         self._idle = threading.RLock()  # guards the readers; a signal handler may read in the middle of a read
         self._writer: sqlite3.Connection | None = None
         self._execute: Callable[[str], Any] | None = None  # what begins and ends its transactions
-        self._wrote = 0  # the id of the thread that was the last to commit
         self._is_reading_here = False  # whether a read has a transaction on the connection that writes
         self._readers: list[sqlite3.Connection] = []
         self._reading: set[object] = set()
@@ -148,13 +146,13 @@ class SqliteConnections:
             raise translated_error(error, self.path) from error
 
     def read_briefly(self, work: Work[T]) -> T:
-        """`read` for work of a moment: on the connection that writes, if this thread was the last to write with it.
+        """`read` for work of a moment: on the connection that writes, where that is free.
 
         The pages that were written last are in its cache, and in no other one. Nobody waits for it here; a writer may
         wait for this.
         """
         lock, found = self._lock, _NOT_READ
-        if self._wrote != get_ident() or self._is_single or self._is_shown or lock._is_owned():  # type: ignore[attr-defined]
+        if self._is_single or self._is_shown or lock._is_owned():  # type: ignore[attr-defined]
             return self.read(work)  # also for a signal handler in the middle of a write, whose lock this is
         try:
             if lock.acquire(False):
@@ -180,7 +178,6 @@ class SqliteConnections:
                 if connection is None or self._is_closed or self._file.lost is not None:
                     connection = self.writer()
                 result = self._transact(connection, work, before_waiting)
-                self._wrote = get_ident()
                 if time.monotonic() >= self._room.looks_again:
                     self._room.keep(connection)
                 return result
@@ -205,7 +202,6 @@ class SqliteConnections:
             try:
                 self._file.check(connection)  # before the commit: see `_transact`
                 result = work(connection)
-                self._wrote = get_ident()
                 return result
             except (sqlite3.Error, UnicodeEncodeError):
                 return None

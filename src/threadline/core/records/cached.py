@@ -18,7 +18,7 @@ from ormsgpack import unpackb
 from ...base.hashing import blake2b
 from ...base.printable import printable
 from ...codec.codec import Codec
-from ...codec.limits import has_little_stack
+from ...codec.limits import stack
 from ...errors import ThreadlineError
 from ...ports.records import Content, Record, RecordChange, RecordSpace, Scan, pack_name, split_name
 from ..context import Context, Tools
@@ -117,7 +117,7 @@ def held_values(codec: Codec, entries: Sequence[Entry], held: Callable[[bytes], 
             continue
         content = record[2][0]
         try:
-            found[key] = unpackb(content) if not has_little_stack() else codec.decode(content)
+            found[key] = unpackb(content) if not stack.is_little else codec.decode(content)
         except ValueError:  # with more than msgpack has by itself
             try:
                 found[key] = codec.decode(content)

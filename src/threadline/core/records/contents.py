@@ -13,7 +13,7 @@ from typing import Any
 import ormsgpack
 
 from ...codec.codec import OPTIONS, Codec
-from ...codec.limits import has_little_stack
+from ...codec.limits import stack
 from ...errors import Corrupt, InvalidRequest, NotFound, NotSerializable, TooLarge
 from ...ports.records import Record, RecordSpace, split_name
 from ..context import Tools
@@ -108,7 +108,7 @@ def pack_result(codec: Codec, value: Any) -> bytes:
 
 def unpack(codec: Codec, content: bytes) -> Any:
     """The value of some content; it is the caller's own."""
-    if not has_little_stack():
+    if not stack.is_little:
         try:
             return unpackb(content)
         except ValueError:

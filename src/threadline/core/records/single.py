@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ormsgpack import unpackb
 
-from ...codec.limits import has_little_stack
+from ...codec.limits import stack
 from ...ports.checkpoints import Backend
 from ...ports.records import PlainPuts, Record, RecordChange, RecordSpace
 from ..context import Context, Tools
@@ -117,7 +117,7 @@ def held_item(tools: Tools, held: Any, place: ItemPlace, make: Make[T], otherwis
     if record is None:
         return None
     content, created, updated = stored = record[2]
-    if record[6] is not None or has_little_stack():
+    if record[6] is not None or stack.is_little:
         return otherwise  # type: ignore[no-any-return]
     if created is None:
         created = stored[1] = moment_of(record[4])
