@@ -10,8 +10,7 @@ set of fields that a pydantic model was given, as a bit mask in hexadecimal. Enc
 
 Equal bytes mean equal values of equal types, which is how unchanged items are recognised. Decoding obeys
 codec/allowed.py, and is bounded in depth by codec/limits.py. Codes 0 to 7 are LangGraph's: codec/langgraph_format.py
-reads them inside of `FOREIGN` and `KEPT`, and where the caller says that the bytes are LangGraph's; elsewhere they are
-Corrupt.
+reads them inside of `FOREIGN` and `KEPT`, and where bytes are said to be LangGraph's; elsewhere they are Corrupt.
 """
 
 from __future__ import annotations
