@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
@@ -60,9 +62,10 @@ def _run_rounds(
         for section in chosen:
             print(f"\n  round {number + 1} of {rounds}: {section}", flush=True)
             try:
-                for reading in SECTIONS[section](arena):
-                    readings.append(reading)
-                    print(report.progress_line(reading), flush=True)
+                with _old_objects_left_alone():
+                    for reading in SECTIONS[section](arena):
+                        readings.append(reading)
+                        print(report.progress_line(reading), flush=True)
             except Skipped as reason:
                 skipped[section] = str(reason)
                 print(f"    skipped: {reason}", flush=True)
@@ -70,6 +73,18 @@ def _run_rounds(
             files = arena.chat_files
         shutil.rmtree(place)
     return readings, files, skipped
+
+
+@contextmanager
+def _old_objects_left_alone() -> Iterator[None]:
+    """A section is measured as if it ran alone: garbage is collected again and again, and what earlier sections left in
+    memory need not be gone through each time, which would empty the processor's caches before a call of a moment."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _default_docs(options: argparse.Namespace) -> Path | None:

@@ -5,10 +5,9 @@ Both savers of a backend stay open, and the same few threads are played by the o
 
 from __future__ import annotations
 
-import gc
 import operator
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache, partial
 from itertools import pairwise
 from statistics import median
@@ -79,7 +78,6 @@ def _backend(arena: Arena, name: str, opened: Opened, *, new_threads: bool = Fal
     with ExitStack() as stack:
         entrants = (Entrant("ours", arena.ours), Entrant("peer", arena.peer))
         savers = {entrant.name: stack.enter_context(opened(entrant)) for entrant in entrants}
-        stack.enter_context(_old_objects_left_alone())
         for length in LENGTHS:
             yield from _threads(arena, f"short.{name}", savers, length)
         yield from _turns(arena, f"short.{name}_turn", savers)
@@ -155,14 +153,3 @@ def _named(thread_id: str, length: int) -> ShortThread:
 
 
 _work = cache(lambda length: short_thread("", length))
-
-
-@contextmanager
-def _old_objects_left_alone() -> Iterator[None]:
-    """Each turn begins with a collection of garbage, which need not go through everything that was there before."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
