@@ -56,15 +56,31 @@ def url(request):
     return request.getfixturevalue("redis_url" if request.param == "single" else "cluster_url")
 
 
+@pytest.fixture(scope="session")
+def sweeper():
+    """A client of a shared server for all tests of this process: to ask a cluster for its nodes takes a while."""
+    made = {}
+
+    def of(url):
+        if url not in made:
+            made[url] = client_of(url)
+        return made[url]
+
+    yield of
+    for client in made.values():
+        client.close()
+
+
 @pytest.fixture
-def prefix(url):
+def prefix(url, sweeper):
     """A key prefix of the test's own; its keys are deleted afterwards."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     yield name
-    client = client_of(url)
+    client = sweeper(url)
+    removing = client.pipeline(transaction=False)  # one by one, the server would flush its log for each
     for key in keys_of(client, name):
-        client.unlink(key)
-    client.close()
+        removing.unlink(key)
+    removing.execute()
 
 
 @pytest.fixture
