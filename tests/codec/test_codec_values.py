@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import threading
 from datetime import datetime, timezone
 
 import codec_kinds as kinds
@@ -217,3 +218,20 @@ def test_what_is_read_is_collected_as_others_are():
 def test_wrong_arguments_are_errors(arguments):
     with pytest.raises(TypeError):
         native.values(*arguments)
+
+
+def test_a_thread_that_does_not_know_its_stack_yet_reads_all_the_same(monkeypatch):
+    """A signal handler, or a finalizer, may read while its thread asks for the first time."""
+    codec, size_of_new_threads, found = Codec(), threading.stack_size, []
+    data = codec.encode({"n": [1]})
+
+    def asked(*size):
+        if not size:
+            found.append(codec.decode(data))
+        return size_of_new_threads(*size)
+
+    monkeypatch.setattr(threading, "stack_size", asked)
+    thread = threading.Thread(target=lambda: found.append(codec.decode(data)))
+    thread.start()
+    thread.join(10)
+    assert found == [{"n": [1]}] * 2

@@ -166,6 +166,28 @@ def test_a_read_uses_the_connection_that_writes_where_nobody_has_it(connect, dat
     assert saver._engine._connections in counted
 
 
+def test_of_several_who_read_none_takes_the_connection_that_writes(connect, database, counted):
+    """A writer would wait for one of them all the time."""
+    saver = connect(database)
+    saver.put(*lives.put_arguments("t", 0))
+    begun, over = threading.Event(), threading.Event()
+
+    def read_for_long(_):
+        begun.set()
+        over.wait(10)
+
+    thread = threading.Thread(target=lambda: saver._engine._connections.read(read_for_long))
+    thread.start()
+    assert begun.wait(10)
+    counted.clear()
+    assert lives.check(saver.get_tuple(lives.config("t")), "t") == 0
+    assert counted == [saver._engine._connections]
+    over.set()
+    thread.join(10)
+    assert lives.check(saver.get_tuple(lives.config("t")), "t") == 0
+    assert len(counted) == 1
+
+
 def in_another_thread(act):
     thread = threading.Thread(target=act)
     thread.start()

@@ -111,16 +111,18 @@ _SINGLE = re.compile(rb"[\x00-\x80\x90\xa0\xc0-\xc3\xe0-\xff]+")
 class _Stack(threading.local):
     """The stack of the calling thread; each thread asks once."""
 
+    # In bytes, 0 for what is usual; and whether it is so little that all bytes must be checked. A signal handler may
+    # ask before the thread knows: then it is little.
+    size, is_little = 1 << 20, True
+
     def __init__(self) -> None:
-        # In bytes; 0 for what is usual.
-        self.size = 0
+        size = 0
         if threading.current_thread() is not threading.main_thread():
             with _asking:
-                self.size = threading.stack_size()  # which sets it to 0, too
-                if self.size:
-                    threading.stack_size(self.size)
-        # Whether it has so little that all bytes must be checked.
-        self.is_little = 0 < self.size < _ROOMY_STACK
+                size = threading.stack_size()  # which sets it to 0, too
+                if size:
+                    threading.stack_size(size)
+        self.size, self.is_little = size, 0 < size < _ROOMY_STACK
 
 
 stack = _Stack()

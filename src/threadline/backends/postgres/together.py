@@ -9,12 +9,15 @@ Who waits may be cancelled, the puts of others may not: a group is made by a tas
 Most puts of a group are one statement, whose parameters are arrays: each thread, row and write is an element
 (`SeveralStatements`). What a put costs the server is mostly to begin and end its statement. This one locks and checks
 as that of one put does (put.py): each thread with its witness by itself, so that one that is not as expected keeps
-nobody else from being written to. What is inserted goes in the order in which it was sent.
+nobody else from being written to. Chunks of all go before checkpoints of all, as with many changes of one caller; puts
+of other kinds are statements of their own, one after the other. So two transactions that write the same rows of the
+same threads, a put that another process tries again, may wait for each other in a circle. The server ends one of them
+after a second, and its puts go the general way, each alone.
 
 Many changes of one caller are a few statements with arrays, however many threads they go to (`PostgresChanges`). Only
 those of the plain kind: to threads that they begin, or whose stamps they name, without anything further to check. If
 one of the threads is not as expected, the general way is taken, in the same transaction; what was done until then is
-what it would do first. The order is that of all writers: threads, chunks, checkpoints, writes.
+what it would do first. Threads come before chunks, checkpoints and writes.
 """
 
 from __future__ import annotations
@@ -289,8 +292,6 @@ async def _send(statement: str, rows: Sequence[Any], types: Sequence[str], tx: T
     return await tx.rows(statement, arrays(types, rows)) if rows else []
 
 
-# Fewer take as long one by one.
-_FEWEST = 4
 _EXPECTED = {
     "thread_id": "text", "pool": "bigint", "epoch": "bigint", "namespace": "text", "id": "text", "created": "float8"
 }  # fmt: skip
@@ -300,7 +301,7 @@ def runs(works: Sequence[Put]) -> Iterator[list[Put]]:
     """Puts in their order, those together that one statement makes."""
     for are_alike, group in groupby(works, _likeness):
         run = list(group)
-        if are_alike and len(run) >= _FEWEST:
+        if are_alike:
             yield run
         else:
             yield from ([work] for work in run)

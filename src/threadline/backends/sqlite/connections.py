@@ -146,13 +146,13 @@ class SqliteConnections:
             raise translated_error(error, self.path) from error
 
     def read_briefly(self, work: Work[T]) -> T:
-        """`read` for work of a moment: on the connection that writes, where that is free.
+        """`read` for work of a moment: on the connection that writes, where that is free and nobody else reads.
 
         The pages that were written last are in its cache, and in no other one. Nobody waits for it here; a writer may
-        wait for this.
+        wait for this. Of many who read without a pause, a writer would always have to wait for one.
         """
         lock, found = self._lock, _NOT_READ
-        if self._is_single or self._is_shown or lock._is_owned():  # type: ignore[attr-defined]
+        if self._is_single or self._is_shown or self._reading or lock._is_owned():  # type: ignore[attr-defined]
             return self.read(work)  # also for a signal handler in the middle of a write, whose lock this is
         try:
             if lock.acquire(False):
@@ -195,14 +195,13 @@ class SqliteConnections:
         """
         with self._lock:
             connection = self._writer
-            if connection is None or connection.in_transaction or not self._is_usable():
+            if connection is None or connection.in_transaction or self._is_closed or self._file.lost:
                 return None
             if time.monotonic() >= self._room.looks_again or self._ahead.is_due():
                 return None
             try:
                 self._file.check(connection)  # before the commit: see `_transact`
-                result = work(connection)
-                return result
+                return work(connection)
             except (sqlite3.Error, UnicodeEncodeError):
                 return None
             finally:
@@ -288,9 +287,6 @@ class SqliteConnections:
         if self._is_closed:
             raise Closed
         self._file.check_not_lost()
-
-    def _is_usable(self) -> bool:
-        return not self._is_closed and self._file.lost is None
 
     def writer(self) -> sqlite3.Connection:
         """The connection that writes; the first call opens the database and checks or creates its schema."""

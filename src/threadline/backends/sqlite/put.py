@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache, partial
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...errors import StorageFull
@@ -45,7 +46,7 @@ __all__ = ["SqliteBackend", "find_one", "put_one", "put_together"]
 
 T = TypeVar("T")
 K = TypeVar("K")
-_new = tuple.__new__
+_new, _replaces = tuple.__new__, itemgetter(-1)
 # The stamp of a thread, its serial, and when it was last noted as used.
 _Place = tuple[Stamp, int, float]
 # A statement that adds more writes than these is not worth keeping.
@@ -259,7 +260,7 @@ def is_one_statement(change: Change) -> bool:
         return False
     if change.checkpoints:
         return not change.writes and len(change.checkpoints) == 1
-    return 0 < len(change.writes) <= _MOST_AT_ONCE and not any([write[-1] for write in change.writes])
+    return 0 < len(change.writes) <= _MOST_AT_ONCE and not any(map(_replaces, change.writes))
 
 
 def put_at_once(sql: Statements, change: Change, seen: Seen, connection: sqlite3.Connection) -> Stamp | None:
@@ -271,14 +272,17 @@ def put_at_once(sql: Statements, change: Change, seen: Seen, connection: sqlite3
     values: list[Any] = [change.thread_id, serial, pool, epoch, change.now - ACTIVITY_SECONDS]
     for witness in change.witnesses:
         values += witness
-    before = connection.total_changes
+    before, cursor, has_witness = connection.total_changes, seen.cursor(connection), bool(change.witnesses)
     if writes:
-        (_, *first), *others = _write_values(pool, serial, writes)  # in place of the first pool is the query
-        values += chain(first, *others)
-        added = connection.execute(_adding(sql, len(writes), bool(change.witnesses)), values).rowcount
+        values.append(serial)  # in place of the first pool is the query
+        for *place, links, form, data, _ in writes:
+            values += (*place, bytearray(links), form, bytearray(data), pool, serial)  # see `put_one`
+        del values[-2:]
+        added = cursor.execute(_adding(sql, len(writes), has_witness), values).rowcount
     else:
-        row = (*values, serial, *change.checkpoints[0])
-        added = connection.execute(_placing(sql, bool(change.witnesses)), row).rowcount
+        values += (serial, *change.checkpoints[0])
+        added = cursor.execute(_placing(sql, has_witness), values).rowcount
+    seen.spare = cursor
     if added <= 0:
         return None
     seen.follow(change, added, before, connection)
@@ -418,13 +422,9 @@ def _places(
 
 def _write_values(pool: int, serial: int, writes: Sequence[WriteRow]) -> list[list[Any]]:
     """What is bound for writes that are added to a thread."""
-    values = []
-    for write in writes:
-        row: list[Any] = [pool, serial, *write]
-        row[8], row[10] = bytearray(row[8]), bytearray(row[10])  # links and data; see `put_one`
-        del row[11]
-        values.append(row)
-    return values
+    return [  # of bytearrays: see `put_one`
+        [pool, serial, *place, bytearray(links), form, bytearray(data)] for *place, links, form, data, _ in writes
+    ]
 
 
 def _insert(cursor: sqlite3.Cursor, statement: str, rows: Sequence[Sequence[Any]]) -> None:
