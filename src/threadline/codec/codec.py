@@ -39,7 +39,7 @@ from .limits import (
     is_ample,
     is_deeper,
     stack,
-)  # fmt: skip
+)
 from .packing import (
     OBJECT,
     OPTIONS,
