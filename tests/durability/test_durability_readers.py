@@ -161,8 +161,10 @@ def test_a_read_uses_the_connection_that_writes_where_nobody_has_it(connect, dat
     in_another_thread(lambda: saver.put(*lives.put_arguments("t", 2)))
     assert lives.check(saver.get_tuple(lives.config("t")), "t") == 2
     assert saver._engine._connections not in counted
+    found = []
     with saver._engine._connections.alone():
-        in_another_thread(lambda: lives.check(saver.get_tuple(lives.config("t")), "t"))
+        in_another_thread(lambda: found.append(lives.check(saver.get_tuple(lives.config("t")), "t")))
+    assert found == [2]
     assert saver._engine._connections in counted
 
 

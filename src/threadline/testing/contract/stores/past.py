@@ -33,6 +33,7 @@ async def test_what_reads_kept_alive_was_there_though_it_was_put_again_or_swept(
         assert (await store.get((thread,), "swept", as_of=then)).value == {"n": 1}
         assert await store.get((thread,), "unread", as_of=then) is None
         assert sorted(item.key for item in await store.search((thread,), as_of=then)) == ["again", "swept"]
+    await store.sweep()
     [swept] = await store.history((thread,), "swept")
     assert then < swept.until <= then + 1.3
     [unread] = await store.history((thread,), "unread")
